@@ -1,0 +1,498 @@
+"""Every field of an experiment, how a config file is read, what is refused.
+
+A file in `configs/` has `get_config()`, which starts from `default()` and
+overrides fields. `load` applies command-line overrides on top; `validate`
+lists every fault at once, by field, before any device is touched.
+"""
+
+import ast
+import difflib
+import importlib.util
+import json
+import math
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import ml_collections
+from ml_collections import config_dict
+
+
+class ConfigError(ValueError):
+  """All faults of a configuration, one line each."""
+
+  def __init__(self, faults: Iterable[str]):
+    self.faults = tuple(faults)
+    lines = '\n'.join(f'  - {fault}' for fault in self.faults)
+    super().__init__(f'{len(self.faults)} fault(s) in the config:\n{lines}')
+
+
+def _optimizer(name: str, learning_rate: float, warmup: int, schedule: str):
+  return dict(
+    name=name,  # adam | adamw | muon | sgd
+    learning_rate=learning_rate,  # peak, > 0
+    warmup=warmup,  # optimizer updates of linear warm-up, >= 0
+    schedule=schedule,  # constant | cosine | linear, over all updates
+    b1=0.9,  # first-moment decay
+    b2=0.99,  # second-moment decay
+    epsilon=1e-8,  # Adam's
+    weight_decay=0.0,  # decoupled, >= 0
+    clip_norm=1.0,  # global gradient norm, > 0
+  )
+
+
+def _rollout_fields(max_context):
+  return dict(
+    tasks=16,  # tasks an iteration
+    group_size=8,  # trajectories of a task
+    max_turns=16,  # model turns of an episode; 1 = single-turn RL
+    max_turn_tokens=32,  # sampled tokens of a turn
+    max_context=max_context,  # tokens of a context, multiple of 64
+    temperature=1.0,  # > 0
+    top_p=1.0,  # (0, 1]
+    top_k=0,  # 0 = all
+    malformed_limit=4,  # malformed turns in a row that end the episode
+    failure_limit=0.5,  # share of infrastructure failures that stops the run
+  )
+
+
+def default() -> ml_collections.ConfigDict:
+  """Returns every typed field with its default: the 0.6 M flight policy."""
+  max_context = config_dict.FieldReference(512)
+  config = ml_collections.ConfigDict(
+    dict(
+      seed=0,  # of the run: weights, data order, sampling
+      init_from='',  # run directory to warm-start the policy from
+      compilation_cache='',  # directory; '' = none
+      env=dict(
+        name='flight',  # a name in ENVS or 'package.module:Class'
+        options=ml_collections.ConfigDict(),  # keyword arguments of the env
+        workers=0,  # threads that step environments; 0 = in the loop itself
+        deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
+      ),
+      text=dict(
+        style='tiny',  # chat template: a name in templates.STYLES
+        vocab_size=512,  # of the tokenizer trained from the env's text
+        tokenizer='',  # directory of a ready tokenizer; '' = train one
+      ),
+      model=dict(
+        num_layers=3,  # decoder blocks
+        d_model=128,  # residual width
+        num_heads=4,  # query heads
+        num_kv_heads=2,  # divides num_heads
+        head_dim=32,  # even
+        d_ff=320,  # SwiGLU width
+        rope_theta=1e4,  # rotary base
+        norm_epsilon=1e-6,  # RMSNorm
+        qk_norm=True,  # RMSNorm on queries and keys
+        tie_embeddings=False,  # one matrix for input and output
+        embedding_std=0.5,  # at initialisation
+        remat=False,  # recompute each block in the backward pass
+        dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
+      ),
+      sft=dict(
+        steps=0,  # updates of supervised fine-tuning; 0 = none
+        rows=16,  # packed rows of a batch
+        demonstrations=4000,  # scripted episodes
+        observation_weight=0.1,  # loss weight of tokens not by the agent
+        optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
+      ),
+      rollout=_rollout_fields(max_context),
+      sampler=dict(
+        slots=64,  # contexts decoded side by side
+        decode_chunk=8,  # tokens of one decode call
+        extend_rows=16,  # contexts prefilled or extended in one call
+        extend_chunk=32,  # tokens a row of one extend call
+      ),
+      rewards=(('outcome', 1.0),),  # (name, weight) parts, added
+      advantage=dict(
+        estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'
+        options=ml_collections.ConfigDict(),  # its keyword arguments
+        history_levels=1,  # anchors looked back on (hgpo's L)
+        invalid_penalty=0.0,  # subtracted from a malformed turn's return
+        anchors='exact',  # exact | turn_index | shuffled (placebos)
+      ),
+      loss=dict(
+        name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
+        options=ml_collections.ConfigDict(),  # its keyword arguments
+        weighting='trajectory',  # see losses.token_weights
+        weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
+        kl_coef=0.0,  # of KL to the reference policy, >= 0
+        kl_estimator='k3',  # k1 | k2 | k3 | k3+
+        entropy_coef=0.0,  # bonus, >= 0
+      ),
+      train=dict(
+        iterations=30,  # collect-to-update cycles
+        minibatches=2,  # optimizer updates an epoch of an iteration
+        epochs=1,  # passes over an iteration's data
+        rows=16,  # packed rows of a microbatch (the one learner shape)
+        row_length=max_context,  # tokens of a row
+        constant_groups='drop',  # keep | drop groups of equal outcomes
+        max_nonfinite=3,  # skipped updates in a row that stop the run
+        optimizer=_optimizer('adam', 5e-4, 5, 'constant'),
+      ),
+      mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
+      eval=dict(
+        every=10,  # iterations; 0 = only before and after training
+        tasks=128,  # held-out validation tasks
+        test_tasks=1024,  # at the end, once
+      ),
+      checkpoint=dict(
+        every=5,  # iterations
+        sft_every=50,  # updates
+        keep=2,  # last checkpoints kept, best by validation besides
+      ),
+      log=dict(
+        trajectories=16,  # written an iteration; -1 = all
+        tensorboard=True,  # event files beside metrics.jsonl
+      ),
+    )
+  )
+  return config.lock()
+
+
+def load(
+  path: str, overrides: Mapping[str, str] | None = None
+) -> ml_collections.ConfigDict:
+  """Reads a config file and applies overrides such as {'seed': '3'}.
+
+  Raises:
+    ConfigError: no such file, no `get_config`, unknown fields or bad values;
+      every fault of the overrides is listed.
+  """
+  file = pathlib.Path(path)
+  if not file.is_file():
+    near = difflib.get_close_matches(
+      file.name, [p.name for p in file.parent.glob('*.py')], n=1
+    )
+    hint = f'; did you mean {file.parent / near[0]}?' if near else ''
+    raise ConfigError([f'--config={path}: no such file{hint}'])
+  config = _execute(file)
+  faults = []
+  for field, text in (overrides or {}).items():
+    fault = _set(config, field, text)
+    if fault:
+      faults.append(fault)
+  if faults:
+    raise ConfigError(faults)
+  return config
+
+
+def load_module(path: str):
+  """Imports a config file as a module (for `sweep`)."""
+  spec = importlib.util.spec_from_file_location('agentrl_config', path)
+  if spec is None or spec.loader is None:
+    raise ConfigError([f'--config={path}: not a Python file'])
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+def _execute(file: pathlib.Path) -> ml_collections.ConfigDict:
+  try:
+    module = load_module(str(file))
+    config = module.get_config()
+  except ConfigError:
+    raise
+  except (AttributeError, KeyError, TypeError, ValueError) as e:
+    message = str(e).strip('"\'')
+    raise ConfigError([f'{file}: {type(e).__name__}: {message}']) from e
+  except Exception as e:
+    raise ConfigError([f'{file}: cannot be read: {e!r}']) from e
+  return config.lock()
+
+
+def flatten(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """Returns {'train.rows': 16, ...} with free-form options as leaves."""
+  out = {}
+
+  def walk(prefix, node):
+    for key in node:
+      name = f'{prefix}{key}'
+      if isinstance(node[key], ml_collections.ConfigDict) and key != 'options':
+        walk(name + '.', node[key])
+      elif isinstance(node[key], ml_collections.ConfigDict):
+        out[name] = node[key].to_dict()
+      else:
+        out[name] = node[key]
+
+  walk('', config)
+  return out
+
+
+def _set(config: ml_collections.ConfigDict, field: str, text: str) -> str:
+  """Sets one field from text; returns the fault, or ''."""
+  parts = field.split('.')
+  node = config
+  for depth, part in enumerate(parts[:-1]):
+    if part not in node or not isinstance(
+      node[part], ml_collections.ConfigDict
+    ):
+      return _unknown(config, field)
+    node = node[part]
+    if part == 'options' and depth < len(parts) - 1:
+      node.unlock()
+  free = len(parts) > 1 and parts[-2] == 'options'
+  if parts[-1] not in node and not free:
+    return _unknown(config, field)
+  old = node[parts[-1]] if parts[-1] in node else None
+  try:
+    value = _parse(text, old)
+    if parts[-1] in node:
+      node[parts[-1]] = value
+    else:
+      with node.unlocked():
+        node[parts[-1]] = value
+  except (TypeError, ValueError) as e:
+    return f'config.{field}={text}: {e}'
+  return ''
+
+
+def _parse(text: str, old: Any) -> Any:
+  if isinstance(old, bool):
+    if text.lower() not in ('true', 'false', '1', '0'):
+      raise ValueError('expected true or false')
+    return text.lower() in ('true', '1')
+  if isinstance(old, str):
+    return text
+  try:
+    value = ast.literal_eval(text)
+  except (ValueError, SyntaxError):
+    value = text
+  if isinstance(old, float) and isinstance(value, int):
+    return float(value)
+  if isinstance(old, ml_collections.ConfigDict):
+    if not isinstance(value, dict):
+      raise ValueError("expected a dict literal such as {'legs': 1}")
+    return ml_collections.ConfigDict(value)
+  if isinstance(old, tuple) and isinstance(value, list):
+    return tuple(value)
+  if old is not None and not isinstance(value, type(old)):
+    raise ValueError(
+      f'expected {type(old).__name__}, got {type(value).__name__}'
+    )
+  return value
+
+
+def _unknown(config: ml_collections.ConfigDict, field: str) -> str:
+  near = difflib.get_close_matches(field, list(flatten(config)), n=1)
+  hint = f'; did you mean config.{near[0]}?' if near else ''
+  return f'config.{field}: unknown field{hint}'
+
+
+def diff(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """Returns the flattened fields that differ from `default()`."""
+  base = flatten(default())
+  return {
+    key: value
+    for key, value in flatten(config).items()
+    if key not in base or base[key] != value
+  }
+
+
+def to_json(config: ml_collections.ConfigDict) -> str:
+  """Returns the config as readable, key-sorted JSON."""
+  return json.dumps(config.to_dict(), indent=2, sort_keys=True, default=list)
+
+
+_CHOICES = {
+  'model.dtype': ('auto', 'float32', 'bfloat16'),
+  'train.constant_groups': ('keep', 'drop'),
+  'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
+  'loss.weighting': (
+    'token',
+    'sequence_token_mean',
+    'sequence_token_sum',
+    'trajectory',
+    'constant',
+  ),
+  'advantage.anchors': ('exact', 'turn_index', 'shuffled'),
+  **{
+    f'{part}.optimizer.name': ('adam', 'adamw', 'muon', 'sgd')
+    for part in ('sft', 'train')
+  },
+  **{
+    f'{part}.optimizer.schedule': ('constant', 'cosine', 'linear')
+    for part in ('sft', 'train')
+  },
+}
+
+# field -> lowest allowed value
+_AT_LEAST = {
+  'seed': 0,
+  'env.workers': 0,
+  'text.vocab_size': 300,
+  **{
+    f'model.{name}': 1
+    for name in (
+      'num_layers',
+      'd_model',
+      'num_heads',
+      'num_kv_heads',
+      'head_dim',
+      'd_ff',
+    )
+  },
+  'sft.steps': 0,
+  'sft.rows': 1,
+  'sft.demonstrations': 1,
+  'sft.observation_weight': 0,
+  'rollout.tasks': 1,
+  'rollout.group_size': 1,
+  'rollout.max_turns': 1,
+  'rollout.max_turn_tokens': 1,
+  'rollout.max_context': 64,
+  'rollout.top_k': 0,
+  'rollout.malformed_limit': 1,
+  'sampler.slots': 1,
+  'sampler.decode_chunk': 1,
+  'sampler.extend_rows': 1,
+  'sampler.extend_chunk': 1,
+  'advantage.history_levels': 1,
+  'advantage.invalid_penalty': 0,
+  'loss.kl_coef': 0,
+  'loss.entropy_coef': 0,
+  'train.iterations': 0,
+  'train.minibatches': 1,
+  'train.epochs': 1,
+  'train.rows': 1,
+  'train.max_nonfinite': 1,
+  'eval.every': 0,
+  'eval.tasks': 0,
+  'eval.test_tasks': 0,
+  'checkpoint.every': 1,
+  'checkpoint.sft_every': 1,
+  'checkpoint.keep': 1,
+  'log.trajectories': -1,
+}
+
+# field -> must be > 0 and, where given, <= the bound
+_POSITIVE = {
+  'rollout.temperature': math.inf,
+  'rollout.top_p': 1.0,
+  'rollout.failure_limit': 1.0,
+  'env.deadline_s': math.inf,
+  'model.rope_theta': math.inf,
+  'model.norm_epsilon': 1.0,
+  'model.embedding_std': math.inf,
+  'sft.optimizer.learning_rate': math.inf,
+  'train.optimizer.learning_rate': math.inf,
+  'sft.optimizer.clip_norm': math.inf,
+  'train.optimizer.clip_norm': math.inf,
+}
+
+
+def validate(
+  config: ml_collections.ConfigDict,
+  *,
+  tables: Mapping[str, Iterable[str]] | None = None,
+  num_devices: int | None = None,
+) -> None:
+  """Raises ConfigError with every fault of `config`.
+
+  Args:
+    config: the whole configuration.
+    tables: known names by field, e.g. {'env.name': ENVS}; a value with a colon
+      ('package.module:Name') is accepted for any of them.
+    num_devices: of this process group, to check `mesh`; None = not checked.
+  """
+  flat = flatten(config)
+  known = flatten(default())
+  faults = [_unknown(default(), k) for k in flat if k not in known]
+  faults += [f'config.{k}: missing' for k in known if k not in flat]
+  if faults:
+    raise ConfigError(faults)
+  for field, choices in _CHOICES.items():
+    if flat[field] not in choices:
+      faults.append(_choice(field, flat[field], choices))
+  for field, low in _AT_LEAST.items():
+    if flat[field] < low:
+      faults.append(f'config.{field}={flat[field]}: must be >= {low}')
+  for field, high in _POSITIVE.items():
+    if not 0 < flat[field] <= high:
+      bound = '' if math.isinf(high) else f' and <= {high}'
+      faults.append(f'config.{field}={flat[field]}: must be > 0{bound}')
+  for field, names in (tables or {}).items():
+    if ':' not in str(flat[field]) and flat[field] not in names:
+      faults.append(_choice(field, flat[field], names))
+  faults += _relations(config)
+  faults += _mesh_faults(config, num_devices)
+  if faults:
+    raise ConfigError(faults)
+
+
+def _choice(field: str, value: Any, names: Iterable[str]) -> str:
+  names = sorted(names)
+  near = difflib.get_close_matches(str(value), names, n=1)
+  hint = f' (did you mean {near[0]!r}?)' if near else ''
+  return f'config.{field}={value!r}: not one of {", ".join(names)}{hint}'
+
+
+def _relations(c: ml_collections.ConfigDict) -> list[str]:
+  """Faults between fields."""
+  faults = []
+
+  def check(good, message):
+    if not good:
+      faults.append(message)
+
+  check(
+    c.model.num_kv_heads < 1 or c.model.num_heads % c.model.num_kv_heads == 0,
+    f'config.model.num_heads={c.model.num_heads}: not a multiple of '
+    f'config.model.num_kv_heads={c.model.num_kv_heads}',
+  )
+  check(
+    c.model.head_dim % 2 == 0,
+    f'config.model.head_dim={c.model.head_dim}: must be even (rotary pairs)',
+  )
+  check(
+    c.rollout.max_context % 64 == 0,
+    f'config.rollout.max_context={c.rollout.max_context}: must be a multiple '
+    'of 64',
+  )
+  check(
+    c.rollout.max_turn_tokens < c.rollout.max_context,
+    f'config.rollout.max_turn_tokens={c.rollout.max_turn_tokens}: must be '
+    f'below config.rollout.max_context={c.rollout.max_context}',
+  )
+  check(
+    c.train.row_length >= c.rollout.max_context,
+    f'config.train.row_length={c.train.row_length}: must hold a context '
+    f'(config.rollout.max_context={c.rollout.max_context})',
+  )
+  check(
+    c.sampler.extend_rows <= c.sampler.slots,
+    f'config.sampler.extend_rows={c.sampler.extend_rows}: more than '
+    f'config.sampler.slots={c.sampler.slots}',
+  )
+  check(
+    c.sampler.extend_chunk < 1
+    or c.rollout.max_context % c.sampler.extend_chunk == 0,
+    f'config.sampler.extend_chunk={c.sampler.extend_chunk}: must divide '
+    f'config.rollout.max_context={c.rollout.max_context}',
+  )
+  check(
+    c.loss.weighting != 'constant' or c.loss.weighting_constant > 0,
+    "config.loss.weighting_constant: must be > 0 when weighting='constant'",
+  )
+  check(
+    len(c.rewards) > 0 and all(len(part) == 2 for part in c.rewards),
+    'config.rewards: a non-empty tuple of (name, weight) pairs',
+  )
+  return faults
+
+
+def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
+  sizes = c.mesh.to_dict()
+  if sum(size == -1 for size in sizes.values()) > 1:
+    return [f'config.mesh={sizes}: at most one axis may be -1']
+  if any(size == 0 or size < -1 for size in sizes.values()):
+    return [f'config.mesh={sizes}: sizes are >= 1, or -1 for the rest']
+  product = math.prod(size for size in sizes.values() if size > 0)
+  if num_devices is None:
+    return []
+  if product != num_devices if -1 not in sizes.values() else (
+    num_devices % product
+  ):
+    return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
+  return []
