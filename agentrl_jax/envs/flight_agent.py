@@ -1,0 +1,285 @@
+"""Who plays the flight environment without having learnt anything?
+
+A scripted agent that reads only what it was shown. With its rates at zero it is
+the oracle; with the default ones it shows the format of calls and every right
+decision often, and a whole right episode seldom: supervised fine-tuning on it
+teaches to call tools, and leaves the strategy to reinforcement learning.
+"""
+
+import dataclasses
+import json
+import random
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl_jax import types
+from agentrl_jax.envs import flight
+
+_ROW = re.compile(
+  r'^([A-Z]{2}\d{4}) (\d\d:\d\d) (\d+)(?: (\w+) > (\w+))?$', re.M
+)
+_LEG = re.compile(r'(\w+) > (\w+)')
+MALFORMED = 'call is not valid JSON'
+
+
+@dataclasses.dataclass(frozen=True)
+class Rates:
+  """Probability of each kind of mistake, each time it could be made.
+
+  Of a list just found: `skip_filter` takes the first flight shown, `no_early`
+  sorts all by price, `by_time` sorts early ones by time, `page` and `research`
+  are harmless detours. Later: `skip_check` orders unasked, `order_sold_out`
+  orders although the answer was no. `broad_query` searches with too few words,
+  `malformed` breaks the JSON.
+  """
+
+  skip_filter: float = 0.1
+  no_early: float = 0.12
+  by_time: float = 0.1
+  page: float = 0.05
+  research: float = 0.03
+  skip_check: float = 0.3
+  order_sold_out: float = 0.2
+  broad_query: float = 0.0
+  malformed: float = 0.01
+
+
+ORACLE = Rates(**dict.fromkeys(Rates.__dataclass_fields__, 0.0))
+
+
+def call(name: str, **arguments: Any) -> types.Action:
+  """Writes one call as the policy has to: compact JSON between markers."""
+  body = json.dumps({'name': name, 'args': arguments}, separators=(',', ':'))
+  return types.Action(
+    f'<tool_call>{body}</tool_call>', (types.ToolCall(name, arguments),)
+  )
+
+
+def broken(action: types.Action) -> types.Action:
+  """The same call with its last brace missing."""
+  text = action.text.replace('}</tool_call>', '</tool_call>')
+  return types.Action(text, (), MALFORMED)
+
+
+class Agent:
+  """Plays one episode: `act` takes the new messages and returns an action.
+
+  Args:
+    seed: of the mistakes.
+    rates: their probabilities.
+  """
+
+  def __init__(self, *, seed: int, rates: Rates | None = None):
+    self._draw = random.Random(f'flight_agent {seed}')
+    self._rates = Rates() if rates is None else rates
+    self._legs = []
+    self._decide = self._search
+    self._last = ''
+    self._retry = None
+    self._detours = set()
+    self.mistakes = []
+
+  def act(self, messages: Sequence[types.Message]) -> types.Action:
+    """Decides from the messages that came since the last action."""
+    text = '\n'.join(message.content for message in messages)
+    if self._retry is None:
+      self._legs = _LEG.findall(text)
+      action = self._search('')
+    elif text.startswith(('error', flight.BUSY)):
+      action = self._retry
+    else:
+      action = self._decide(text)
+    self._retry = action
+    if self._errs('malformed'):
+      return broken(action)
+    return action
+
+  def _errs(self, kind: str) -> bool:
+    rate = getattr(self._rates, kind)
+    if rate and self._draw.random() < rate:
+      self.mistakes.append(kind)
+      return True
+    return False
+
+  def _search(self, text: str) -> types.Action:
+    """Starts the leg that the last reply names (or the first)."""
+    del text
+    self._detours.clear()
+    return self._search_again()
+
+  def _search_again(self) -> types.Action:
+    self._rows, self._tried = [], 0
+    self._decide = self._on_list
+    origin, destination = self._legs[0]
+    if self._errs('broad_query'):
+      return call('search', query=f'{origin} {destination} flight')
+    return call('search', **{'from': origin, 'to': destination})
+
+  def _on_list(self, text: str) -> types.Action:
+    """A list was found, unfiltered: what now?"""
+    self._read(text)
+    draw, rates = self._draw.random(), self._rates
+    for kind in ('skip_filter', 'no_early', 'by_time', 'page', 'research'):
+      draw -= getattr(rates, kind)
+      if draw >= 0:
+        continue
+      if kind in self._detours:
+        break  # the same detour twice in a leg is no demonstration
+      self.mistakes.append(kind)
+      return self._wander(kind)
+    return self._list('filter', dep='<09:00', sort='price')
+
+  def _wander(self, kind: str) -> types.Action:
+    """Goes wrong, or the long way, at a list."""
+    if kind == 'no_early':
+      return self._list('filter', sort='price')
+    if kind == 'by_time':
+      return self._list('filter', dep='<09:00', sort='time')
+    if kind == 'skip_filter':
+      if self._draw.random() < 0.5:
+        return self._list('pick_first')
+      return self._next()
+    self._detours.add(kind)
+    if kind == 'page':
+      self._rows, self._decide = [], self._on_list
+      return call('page')
+    return self._search_again()
+
+  def _list(self, name: str, **arguments: str) -> types.Action:
+    """A call whose reply lists the candidates."""
+    self._rows, self._tried = [], 0
+    self._decide = self._on_candidates
+    return call(name, **arguments)
+
+  def _on_candidates(self, text: str) -> types.Action:
+    """Candidates were listed, best first."""
+    if not self._read(text):  # the list is at its end: book what was seen
+      return self._order(self._last)
+    return self._next()
+
+  def _next(self) -> types.Action:
+    """Takes the next candidate; pages when all rows shown are used up."""
+    if self._tried == len(self._rows):
+      self._decide = self._on_candidates
+      return call('page')
+    self._last = self._rows[self._tried]
+    self._tried += 1
+    if self._errs('skip_check'):
+      return self._order(self._last)
+    self._decide = self._on_check
+    return call('check_seat', flight=self._last)
+
+  def _on_check(self, text: str) -> types.Action:
+    """A seat was asked for."""
+    sold_out = f'{self._last} sold out' in text
+    if sold_out and not self._errs('order_sold_out'):
+      return self._next()
+    return self._order(self._last)
+
+  def _order(self, name: str) -> types.Action:
+    self._legs = self._legs[1:]
+    self._decide = self._search
+    return call('order', flight=name)
+
+  def _read(self, text: str) -> int:
+    """Adds the rows of this leg that an observation shows."""
+    found = [
+      row[0]
+      for row in _ROW.findall(text)
+      if not row[3] or row[3:] == self._legs[0]
+    ]
+    self._rows += found
+    self._last = self._last or ''.join(found[:1])
+    return len(found)
+
+
+def play(
+  task: types.Task, agent, *, max_turns: int = 30, **options: Any
+) -> tuple[list[types.Message], float]:
+  """Plays an episode to its end.
+
+  Args:
+    task: a flight task.
+    agent: something with `act(messages) -> Action`.
+    max_turns: turns after which the episode is given up.
+    **options: of `FlightEnv`.
+
+  Returns:
+    All messages, system prompt first, and the reward.
+  """
+  env = flight.FlightEnv(**options)
+  try:
+    new = env.reset(task).messages
+    messages = [types.Message('system', env.system), *new]
+    reward = 0.0
+    for _ in range(max_turns):
+      action = agent.act(new)
+      messages.append(types.Message('assistant', action.text, action.calls))
+      result = env.step(action)
+      new, reward = result.observation.messages, result.reward
+      messages += new
+      if result.done:
+        break
+  finally:
+    env.close()
+  return messages, reward
+
+
+class NoSeatCheck(Agent):
+  """Knows all but one thing: orders the cheapest early flight unasked."""
+
+  def __init__(self, *, seed: int):
+    rates = dataclasses.replace(ORACLE, skip_check=1.0)
+    super().__init__(seed=seed, rates=rates)
+
+
+class RandomAgent:
+  """Calls random tools with values that it has seen."""
+
+  def __init__(self, *, seed: int):
+    self._draw = random.Random(f'random {seed}')
+    self._flights, self._legs = [], []
+
+  def act(self, messages: Sequence[types.Message]) -> types.Action:
+    """Any valid call."""
+    text = '\n'.join(message.content for message in messages)
+    self._legs = self._legs or _LEG.findall(text)
+    self._flights += [row[0] for row in _ROW.findall(text)]
+    draw = self._draw
+    names = ['search', 'page', 'filter', 'pick_first']
+    name = draw.choice(names + ['check_seat', 'order'] * bool(self._flights))
+    if name == 'search':
+      origin, destination = draw.choice(self._legs)
+      return call(name, **{'from': origin, 'to': destination})
+    if name == 'filter':
+      sort = draw.choice(('price', 'time'))
+      return call(name, dep='<09:00', sort=sort)
+    if name in ('check_seat', 'order'):
+      return call(name, flight=draw.choice(self._flights))
+    return call(name)
+
+
+AGENTS = {
+  'oracle': lambda seed: Agent(seed=seed, rates=ORACLE),
+  'demonstrations': lambda seed: Agent(seed=seed),
+  'no_seat_check': lambda seed: NoSeatCheck(seed=seed),
+  'random': lambda seed: RandomAgent(seed=seed),
+}
+
+
+def demonstrate(
+  task: types.Task, seed: int, rates: Mapping[str, float] | None = None
+) -> tuple[list[types.Message], float]:
+  """Plays one demonstration.
+
+  Args:
+    task: a flight task.
+    seed: of the mistakes.
+    rates: fields of `Rates` to change; None keeps the default ones.
+
+  Returns:
+    Messages and reward, as `play`.
+  """
+  agent = Agent(seed=seed, rates=Rates(**(rates or {})))
+  return play(task, agent)
