@@ -1,0 +1,31 @@
+"""What every test gets: one CPU device, a compilation cache, strict shapes."""
+
+import os
+import pathlib
+import tempfile
+
+# Before jax is imported by anybody. A run on an accelerator says so itself.
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '2')
+os.environ.setdefault('TQDM_DISABLE', '1')
+os.environ.setdefault('MPLBACKEND', 'agg')
+# Programs compiled by earlier runs of the tests, and by their subprocesses.
+_CACHE = pathlib.Path(tempfile.gettempdir(), f'agentrl_tests_{os.getuid()}')
+os.environ.setdefault('JAX_COMPILATION_CACHE_DIR', str(_CACHE / 'jax'))
+os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.2')
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _strict_shapes():
+  """[B] + [B, T] is an error, not a broadcast, wherever jax is loaded."""
+  import sys
+
+  if 'jax' not in sys.modules:
+    yield
+    return
+  import jax
+
+  with jax.numpy_rank_promotion('raise'):
+    yield
