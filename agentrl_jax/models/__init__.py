@@ -1,0 +1,1 @@
+"""Decoders as pure functions over parameter pytrees."""

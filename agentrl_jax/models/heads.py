@@ -1,0 +1,21 @@
+"""From hidden states to logits."""
+
+import jax
+import jax.numpy as jnp
+
+from agentrl_jax.models.config import ModelConfig
+
+
+def matrix(config: ModelConfig, params: dict) -> jax.Array:
+  """Returns the output matrix [D, V]."""
+  if config.tie_embeddings:
+    return params['embed']['table'].T
+  return params['head']
+
+
+def logits(config: ModelConfig, params: dict, hidden: jax.Array) -> jax.Array:
+  """Returns float32 logits [..., V] of hidden states [..., D]."""
+  head = matrix(config, params).astype(hidden.dtype)
+  return jnp.einsum(
+    '...d,dv->...v', hidden, head, preferred_element_type=jnp.float32
+  )

@@ -1,0 +1,113 @@
+"""The pieces of a decoder block as functions of arrays."""
+
+import jax
+import jax.numpy as jnp
+
+# Queries are processed in static blocks, each against the keys up to its end:
+# the upper triangle of the score matrix is never computed.
+_BLOCK = 128
+_MASKED = -1e30  # finite: a fully masked row gives no NaN
+
+
+def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
+  """Scales `x` to unit root mean square over its last axis, in float32."""
+  y = x.astype(jnp.float32)
+  y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + epsilon)
+  return (y * scale.astype(jnp.float32)).astype(x.dtype)
+
+
+def rope_tables(
+  positions: jax.Array, head_dim: int, theta: float
+) -> tuple[jax.Array, jax.Array]:
+  """Returns cos and sin [..., C/2] of the rotary angles of `positions`."""
+  fraction = jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim
+  angles = positions[..., None].astype(jnp.float32) * theta**-fraction
+  return jnp.cos(angles), jnp.sin(angles)
+
+
+def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
+  """Rotates [R, T, heads, C] by tables [R, T, C/2] (half-split pairs)."""
+  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+  cos, sin = cos[:, :, None, :], sin[:, :, None, :]
+  turned = jnp.concatenate(
+    [first * cos - second * sin, second * cos + first * sin], axis=-1
+  )
+  return turned.astype(x.dtype)
+
+
+def swiglu(x: jax.Array, layer: dict) -> jax.Array:
+  """Gated feed-forward [..., D] -> [..., D]."""
+  gate = jax.nn.silu(x @ layer['gate'].astype(x.dtype))
+  return (gate * (x @ layer['up'].astype(x.dtype))) @ layer['down'].astype(
+    x.dtype
+  )
+
+
+def _softmax(scores: jax.Array, mask: jax.Array) -> jax.Array:
+  scores = jnp.where(mask, scores.astype(jnp.float32), _MASKED)
+  top = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
+  weights = jnp.exp(scores - top)
+  return weights / weights.sum(axis=-1, keepdims=True)
+
+
+def causal_attention(
+  q: jax.Array, k: jax.Array, v: jax.Array, segment_ids: jax.Array
+) -> jax.Array:
+  """Attends within segments, to the past and itself.
+
+  Args:
+    q: [R, T, H, C].
+    k, v: [R, T, K, C].
+    segment_ids: [R, T] int32; a query sees keys of its own id only.
+
+  Returns:
+    [R, T, H, C].
+  """
+  rows, length, num_heads, head_dim = q.shape
+  num_kv = k.shape[2]
+  q = q.reshape(rows, length, num_kv, num_heads // num_kv, head_dim)
+  q = q * head_dim**-0.5
+  k, v = k.transpose(0, 2, 3, 1), v.transpose(0, 2, 1, 3)
+  block = _BLOCK if length % _BLOCK == 0 else length
+  outputs = []
+  for start in range(0, length, block):
+    end = start + block
+    scores = jnp.einsum('rtkgc,rkcs->rkgts', q[:, start:end], k[..., :end])
+    same = segment_ids[:, start:end, None] == segment_ids[:, None, :end]
+    past = jnp.arange(start, end)[:, None] >= jnp.arange(end)[None, :]
+    weights = _softmax(scores, (same & past)[:, None, None])
+    outputs.append(
+      jnp.einsum('rkgts,rksc->rtkgc', weights.astype(v.dtype), v[:, :, :end])
+    )
+  out = jnp.concatenate(outputs, axis=1)
+  return out.reshape(rows, length, num_heads, head_dim)
+
+
+def cached_attention(
+  q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array
+) -> jax.Array:
+  """Attends to cache columns up to each query's position.
+
+  Args:
+    q: [R, T, H, C], T new tokens a row.
+    k: [R, K, C, S], column s holds position s (transposed: a decode step then
+      reads it along its vector axis, twice as fast on a CPU).
+    v: [R, K, S, C].
+    positions: [R, T] int32.
+
+  Returns:
+    [R, T, H, C].
+  """
+  rows, length, num_heads, head_dim = q.shape
+  num_kv, columns = k.shape[1], k.shape[3]
+  q = q.reshape(rows, length, num_kv, num_heads // num_kv, head_dim)
+  q = (q * head_dim**-0.5).transpose(0, 2, 1, 3, 4)
+  q = q.reshape(rows, num_kv, -1, head_dim)
+  scores = jnp.einsum('rkmc,rkcs->rkms', q, k)
+  mask = jnp.arange(columns) <= positions[..., None]  # [R, T, S]
+  group = num_heads // num_kv
+  mask = jnp.repeat(mask, group, axis=1)[:, None]
+  weights = _softmax(scores, mask).astype(v.dtype)
+  out = jnp.einsum('rkms,rksc->rkmc', weights, v)
+  out = out.reshape(rows, num_kv, length, group, head_dim)
+  return out.transpose(0, 2, 1, 3, 4).reshape(rows, length, num_heads, head_dim)

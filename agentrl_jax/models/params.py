@@ -1,0 +1,119 @@
+"""Which weights a decoder has: each described once, everything else derived.
+
+A `Weight` states shape, logical axes and initial spread. Initial values,
+shardings and abstract trees for restoring are `tree.map`s over the same table.
+"""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from agentrl_jax.models.config import ModelConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+  """One weight: shape, logical axis names, std (0 = ones)."""
+
+  shape: tuple[int, ...]
+  axes: tuple[str | None, ...]
+  std: float
+
+
+def describe(config: ModelConfig) -> dict:
+  """Returns the tree of `Weight`s; blocks are stacked on a leading L axis."""
+  c = config
+  n, d, f = c.num_layers, c.d_model, c.d_ff
+  h, k, e = c.num_heads, c.num_kv_heads, c.head_dim
+  down = 1 / math.sqrt(2 * n)  # residual branches add up over depth
+
+  def block(shape, axes, fan_in, scale=1.0):
+    std = scale / math.sqrt(fan_in) if fan_in else 0.0
+    return Weight((n, *shape), ('layers', *axes), std)
+
+  layers = {
+    'attention_norm': block((d,), (None,), 0),
+    'q': block((d, h, e), ('embed', 'heads', None), d),
+    'k': block((d, k, e), ('embed', 'kv_heads', None), d),
+    'v': block((d, k, e), ('embed', 'kv_heads', None), d),
+    'o': block((h, e, d), ('heads', None, 'embed'), h * e, down),
+    'mlp_norm': block((d,), (None,), 0),
+    'gate': block((d, f), ('embed', 'mlp'), d),
+    'up': block((d, f), ('embed', 'mlp'), d),
+    'down': block((f, d), ('mlp', 'embed'), f, down),
+  }
+  if c.qk_norm:
+    layers['q_norm'] = block((e,), (None,), 0)
+    layers['k_norm'] = block((e,), (None,), 0)
+  tree = {
+    'embed': {
+      'table': Weight((c.vocab_size, d), ('vocab', 'embed'), c.embedding_std)
+    },
+    'layers': layers,
+    'final_norm': Weight((d,), (None,), 0.0),
+  }
+  if not c.tie_embeddings:
+    std = 1 / math.sqrt(d)
+    tree['head'] = Weight((d, c.vocab_size), ('embed', 'vocab'), std)
+  return tree
+
+
+def _is_weight(x) -> bool:
+  return isinstance(x, Weight)
+
+
+def init(config: ModelConfig, key: jax.Array) -> dict:
+  """Draws float32 weights; the same key gives the same weights.
+
+  Each weight's key is folded from its place in the tree, so that adding one
+  weight does not change another's values.
+  """
+  leaves, treedef = jax.tree.flatten(describe(config), is_leaf=_is_weight)
+  values = [
+    _draw(jax.random.fold_in(key, i), weight) for i, weight in enumerate(leaves)
+  ]
+  return jax.tree.unflatten(treedef, values)
+
+
+def _draw(key, weight: Weight) -> jax.Array:
+  if weight.std == 0.0:
+    return jnp.ones(weight.shape, jnp.float32)
+  # Truncated at two sigma: no outlier weights in the smallest models.
+  unit = jax.random.truncated_normal(key, -2, 2, weight.shape, jnp.float32)
+  return weight.std / 0.87962566 * unit
+
+
+def abstract(config: ModelConfig, dtype=jnp.float32) -> dict:
+  """Returns the tree of ShapeDtypeStructs."""
+  return jax.tree.map(
+    lambda w: jax.ShapeDtypeStruct(w.shape, dtype),
+    describe(config),
+    is_leaf=_is_weight,
+  )
+
+
+def logical_axes(config: ModelConfig) -> dict:
+  """Returns the tree of logical axis names, for `sharding.shardings`."""
+  return jax.tree.map(lambda w: w.axes, describe(config), is_leaf=_is_weight)
+
+
+def count(config: ModelConfig) -> int:
+  """Returns the number of weights."""
+  leaves = jax.tree.leaves(describe(config), is_leaf=_is_weight)
+  return sum(math.prod(w.shape) for w in leaves)
+
+
+def unstack(params: dict) -> dict:
+  """Returns params with `layers` as a tuple of per-layer trees.
+
+  Decoding unrolls the layers: slicing a stacked array every step would copy
+  it.
+  """
+  layers = params['layers']
+  num_layers = jax.tree.leaves(layers)[0].shape[0]
+  split = tuple(
+    jax.tree.map(lambda x, i=i: x[i], layers) for i in range(num_layers)
+  )
+  return {**params, 'layers': split}

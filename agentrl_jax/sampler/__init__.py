@@ -1,0 +1,1 @@
+"""Device programs that draw turns from a policy, and their host engine."""
