@@ -1,0 +1,1 @@
+"""Text and tokens: tokenizer, chat styles, templates, tool calls. No jax."""
