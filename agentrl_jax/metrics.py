@@ -115,6 +115,7 @@ class Writer:
       self._events = tensorboardX.SummaryWriter(
         str(self._workdir / 'tensorboard' / self._name),
         purge_step=self._purge_step,
+        filename_suffix=f'.{time.time_ns()}',  # names tell seconds only
       )
     for key, value in row.items():
       if key != 'step':
