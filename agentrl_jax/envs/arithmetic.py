@@ -5,6 +5,7 @@ The degenerate case of an agent: no tools, `max_turns=1`, a verifiable reward.
 
 import random
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from agentrl_jax import types
@@ -65,11 +66,28 @@ class ArithmeticEnv(base.ToolEnv):
 
   task_defaults = TASK_DEFAULTS
   generate = staticmethod(generate)
+  disjoint_splits = True  # there are few questions
 
   @classmethod
   def oracle(cls, task: types.Task):
     """Answers right."""
     return _Solver(seed=task.index)
+
+  @classmethod
+  def demonstrate(
+    cls,
+    task: types.Task,
+    *,
+    seed: int,
+    rates: Mapping[str, float] | None = None,
+  ) -> tuple[list[types.Message], float]:
+    """Answers once, wrong at the rate `error` (default 0.5)."""
+    env = cls()
+    (question,) = env.reset(task).messages
+    error = (rates or {}).get('error', 0.5)
+    action = _Solver(seed=seed, error=error).act([question])
+    reward = env.step(action).reward
+    return [question, types.Message('assistant', action.text)], reward
 
   def snapshot(self) -> dict[str, Any]:
     """Everything that the rest of the episode depends on."""
@@ -89,15 +107,3 @@ class ArithmeticEnv(base.ToolEnv):
   def _judge(self, text: str) -> float:
     numbers = _NUMBER.findall(text)
     return float(bool(numbers) and int(numbers[-1]) == self._truth)
-
-
-def demonstrate(
-  task: types.Task, seed: int, rates: dict[str, float] | None = None
-) -> tuple[list[types.Message], float]:
-  """Answers once, wrong at the rate `error` (default 0.5)."""
-  env = ArithmeticEnv()
-  (question,) = env.reset(task).messages
-  error = (rates or {}).get('error', 0.5)
-  action = _Solver(seed=seed, error=error).act([question])
-  reward = env.step(action).reward
-  return [question, types.Message('assistant', action.text)], reward

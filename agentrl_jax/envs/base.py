@@ -83,6 +83,11 @@ _CHECKS = {
 }
 
 
+def _is_text(value: str) -> bool:
+  """False for lone surrogates, which no database or file takes."""
+  return not any('\ud800' <= letter <= '\udfff' for letter in value)
+
+
 def check_arguments(
   schema: Mapping[str, Any], arguments: Mapping[str, Any]
 ) -> str:
@@ -108,6 +113,8 @@ def check_arguments(
     kind = properties[name].get('type', 'string')
     if not _CHECKS[kind](value):
       return f'{name} must be of type {kind}'
+    if kind == 'string' and not _is_text(value):
+      return f'{name} must be plain text'
     allowed = properties[name].get('enum')
     if allowed and value not in allowed:
       return f'{name} must be one of {", ".join(map(str, allowed))}'
@@ -187,7 +194,8 @@ class ToolEnv:
     return self._last
 
   def close(self) -> None:
-    """Nothing to free unless a subclass holds something."""
+    """Ends the episode; a subclass frees what it holds."""
+    self._done = True
 
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:

@@ -121,6 +121,7 @@ class FlightEnv(base.ToolEnv):
 
   def close(self) -> None:
     """Frees the database."""
+    super().close()
     if self._database is not None:
       self._database.close()
       self._database = None
@@ -154,12 +155,28 @@ class FlightEnv(base.ToolEnv):
 
     return flight_agent.Agent(seed=task.index, rates=flight_agent.ORACLE)
 
+  @classmethod
+  def demonstrate(
+    cls,
+    task: types.Task,
+    *,
+    seed: int,
+    rates: Mapping[str, float] | None = None,
+    **options: Any,
+  ) -> tuple[list[types.Message], float]:
+    """Plays a scripted episode; `rates` changes fields of the agent's."""
+    from agentrl_jax.envs import flight_agent
+
+    chosen = flight_agent.Rates(**(rates or {}))
+    agent = flight_agent.Agent(seed=seed, rates=chosen)
+    return flight_agent.play(task, agent, **options)
+
   def call_search(self, arguments: Mapping[str, Any]) -> str:
     """Selects the current list."""
     origin, to = arguments.get('from', ''), arguments.get('to', '')
     if 'query' in arguments:
       known = flight_db.cities(self._database)
-      view = flight_db.parse_query(arguments['query'], known)
+      view = flight_db.parse_query(arguments['query'][:200], known)
     elif origin or to:
       view = flight_db.View(origin=base.clip(origin), destination=base.clip(to))
     else:

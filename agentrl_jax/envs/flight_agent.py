@@ -10,11 +10,11 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import flight
+from agentrl_jax.envs import base, flight
 
 _ROW = re.compile(
   r'^([A-Z]{2}\d{4}) (\d\d:\d\d) (\d+)(?: (\w+) > (\w+))?$', re.M
@@ -34,13 +34,13 @@ class Rates:
   `malformed` breaks the JSON.
   """
 
-  skip_filter: float = 0.1
-  no_early: float = 0.12
-  by_time: float = 0.1
+  skip_filter: float = 0.13
+  no_early: float = 0.18
+  by_time: float = 0.15
   page: float = 0.05
   research: float = 0.03
-  skip_check: float = 0.3
-  order_sold_out: float = 0.2
+  skip_check: float = 0.42
+  order_sold_out: float = 0.3
   broad_query: float = 0.0
   malformed: float = 0.01
 
@@ -268,18 +268,21 @@ AGENTS = {
 }
 
 
-def demonstrate(
-  task: types.Task, seed: int, rates: Mapping[str, float] | None = None
-) -> tuple[list[types.Message], float]:
-  """Plays one demonstration.
+def baseline_success(name: str, num_tasks: int, **options: Any) -> float:
+  """Success rate of a scripted agent on freshly drawn tasks.
 
   Args:
-    task: a flight task.
-    seed: of the mistakes.
-    rates: fields of `Rates` to change; None keeps the default ones.
+    name: a key of `AGENTS`.
+    num_tasks: episodes, one a task.
+    **options: of the environment and its tasks.
 
   Returns:
-    Messages and reward, as `play`.
+    Share of episodes with reward 1.
   """
-  agent = Agent(seed=seed, rates=Rates(**(rates or {})))
-  return play(task, agent)
+  env_options, task_options = base.split_options(flight.FlightEnv, options)
+  total = 0.0
+  for index in range(num_tasks):
+    data = flight.FlightEnv.generate(index, **task_options)
+    task = types.Task('flight', 'baseline', index, data)
+    total += play(task, AGENTS[name](index), **env_options)[1]
+  return total / num_tasks

@@ -1,0 +1,1 @@
+"""TFDS builders of tasks and demonstrations. Imported where they are used."""

@@ -1,0 +1,277 @@
+"""Which tasks does a run see? Fixed panels, the same on every machine and seed.
+
+A task depends on (environment, split, index, task options) and on nothing else:
+not on the run's seed, file order or number of workers. Panels and scripted
+demonstrations are TFDS datasets, generated once into a cache directory.
+"""
+
+import contextlib
+import fcntl
+import hashlib
+import inspect
+import json
+import os
+import pathlib
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from agentrl_jax import envs, tables, types
+from agentrl_jax.envs import base
+
+SPLITS = ('train', 'validation', 'test')
+_BUCKETS = {'validation': (0, 1), 'test': (2, 3)}  # of 8; the rest: train
+
+
+def cache_root() -> pathlib.Path:
+  """`$AGENTRL_JAX_DATA`, or ~/.cache/agentrl_jax/tfds."""
+  given = os.environ.get('AGENTRL_JAX_DATA')
+  if given:
+    return pathlib.Path(given)
+  return pathlib.Path.home() / '.cache' / 'agentrl_jax' / 'tfds'
+
+
+class Dataset:
+  """Random access to one split; opened at first use, so that it pickles."""
+
+  def __init__(self, directory: pathlib.Path, split: str, decode: Callable):
+    self.directory = directory
+    self.split = split
+    self._decode = decode
+    self._source = None
+
+  def __len__(self) -> int:
+    return len(self._open())
+
+  def __getitem__(self, index: int):
+    if not 0 <= index < len(self):
+      raise IndexError(f'{index} is not in [0, {len(self)})')
+    record = self._open()[index]
+    if record['index'] != index:
+      raise ValueError(f'{self.directory} is not in order: delete it')
+    return self._decode(self.split, record)
+
+  def __getstate__(self):
+    return {**vars(self), '_source': None}
+
+  def _open(self):
+    if self._source is None:
+      from agentrl_jax.envs.builders import records  # loads TFDS
+
+      self._source = records.open_source(self.directory, self.split)
+    return self._source
+
+
+class _Decoder:
+  """Turns a record into a task, or a demonstration with its messages."""
+
+  def __init__(self, name: str):
+    self._name = name
+
+  def __call__(self, split: str, record: Mapping[str, Any]):
+    data = json.loads(record['data'])
+    task = types.Task(self._name, split, int(record['index']), data)
+    if 'messages' not in record:
+      return task
+    return {
+      'task': task,
+      'messages': json.loads(record['messages']),
+      'success': bool(record['success']),
+    }
+
+
+def tasks(
+  name: str,
+  split: str,
+  *,
+  num_train: int = 4096,
+  num_validation: int = 512,
+  num_test: int = 1024,
+  **options: Any,
+) -> Dataset:
+  """Opens a panel of tasks, generating all panels at first use.
+
+  Args:
+    name: a key of `ENVS` or `'package.module:Name'`.
+    split: 'train', 'validation' or 'test'.
+    num_train: tasks of the train panel. Shrinking a panel keeps its first ones.
+    num_validation: tasks of the validation panel.
+    num_test: tasks of the test panel.
+    **options: of the tasks; those of the environment are passed over.
+
+  Returns:
+    An indexable of `Task` with a length.
+
+  Raises:
+    ValueError: unknown environment, split or option.
+  """
+  if split not in SPLITS:
+    raise ValueError(f'unknown split {split!r}; known: {", ".join(SPLITS)}')
+  env_class, _, options = _resolve(name, options)
+  sizes = dict(zip(SPLITS, (num_train, num_validation, num_test)))
+
+  def records_of(panel: str) -> Callable[[], Iterator[dict[str, Any]]]:
+    def generate():
+      for index in range(sizes[panel]):
+        data = _draw(env_class, f'{name}/{panel}/{index}', panel, options)
+        yield {'index': index, 'data': _json(data)}
+
+    return generate
+
+  directory = _prepare(
+    name,
+    'tasks',
+    {'sizes': sizes, 'options': options},
+    'TaskPanels',
+    {panel: records_of(panel) for panel in SPLITS},
+  )
+  return Dataset(directory, split, _Decoder(name))
+
+
+def demonstrations(
+  name: str,
+  *,
+  num: int = 4000,
+  seed: int = 0,
+  rates: Mapping[str, float] | None = None,
+  **options: Any,
+) -> Dataset:
+  """Opens scripted episodes, generating them at first use.
+
+  Args:
+    name: a key of `ENVS` or `'package.module:Name'`.
+    num: episodes.
+    seed: of tasks and mistakes; none of the tasks is in a panel.
+    rates: mistake rates to change, as the environment's agent names them.
+    **options: of the environment and of its tasks.
+
+  Returns:
+    An indexable of {'task': Task, 'messages': [{'role', 'content'}], 'success'}
+    with a length.
+
+  Raises:
+    ValueError: unknown environment, option, or one without a scripted agent.
+  """
+  env_class, env_options, options = _resolve(name, options)
+  if not hasattr(env_class, 'demonstrate'):
+    raise ValueError(f'environment {name!r} has no scripted agent')
+
+  def generate():
+    split = 'demonstrations'
+    for index in range(num):
+      text = f'{name}/{split}/{seed}/{index}'
+      data = _draw(env_class, text, split, options)
+      messages, reward = env_class.demonstrate(
+        types.Task(name, split, index, data),
+        seed=_number('mistakes/' + text),
+        rates=rates,
+        **env_options,
+      )
+      shown = [{'role': m.role, 'content': m.content} for m in messages]
+      yield {
+        'index': index,
+        'data': _json(data),
+        'messages': _json(shown),
+        'success': int(reward > 0),
+      }
+
+  what = {'num': num, 'seed': seed, 'rates': rates and dict(rates)}
+  what |= {'options': options, 'env_options': env_options}
+  directory = _prepare(
+    name,
+    'demonstrations',
+    what,
+    'Demonstrations',
+    {'demonstrations': generate},
+  )
+  return Dataset(directory, 'demonstrations', _Decoder(name))
+
+
+def _resolve(
+  name: str, options: Mapping[str, Any]
+) -> tuple[type, dict[str, Any], dict[str, Any]]:
+  env_class = tables.resolve(envs.ENVS, name)
+  env_options, given = base.split_options(env_class, options)
+  return env_class, env_options, {**env_class.task_defaults, **given}
+
+
+def _draw(
+  env_class: type, text: str, split: str, options: Mapping[str, Any]
+) -> dict[str, Any]:
+  """Draws a task; where the space is small, only from the split's own part."""
+  data = env_class.generate(_number(text), **options)
+  if not getattr(env_class, 'disjoint_splits', False):
+    return data
+  buckets = _BUCKETS.get(split, (4, 5, 6, 7))
+  for attempt in range(1, 1000):
+    if _number(_json(data)) % 8 in buckets:
+      return data
+    data = env_class.generate(_number(f'{text}/{attempt}'), **options)
+  raise ValueError(f'no task of split {split!r} with options {dict(options)}')
+
+
+def _number(text: str) -> int:
+  """A 63-bit number that depends on the text only."""
+  digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
+  return int.from_bytes(digest, 'big') >> 1
+
+
+def _json(value: Any) -> str:
+  return json.dumps(value, separators=(',', ':'))
+
+
+def _code_version(name: str) -> str:
+  """Digest of the code that generates: edited code never meets old data."""
+  folder = pathlib.Path(__file__).parent
+  paths = [*folder.glob('*.py'), *folder.glob('builders/*.py')]
+  paths = [p for p in paths if p.stem not in ('contract', 'pool')]
+  if name not in envs.ENVS:
+    source = inspect.getsourcefile(tables.resolve(envs.ENVS, name))
+    paths.append(pathlib.Path(source))
+  digest = hashlib.blake2b(digest_size=8)
+  for path in sorted(paths):
+    digest.update(path.read_bytes())
+  return digest.hexdigest()
+
+
+def _prepare(
+  name: str,
+  kind: str,
+  what: Mapping[str, Any],
+  builder: str,
+  splits: Mapping[str, Callable],
+) -> pathlib.Path:
+  """Returns the directory of a dataset, generating it if there is none.
+
+  One process generates, those that come meanwhile wait for it. The dataset is
+  written elsewhere and renamed when whole; what a killed process left is swept
+  away by the next.
+  """
+  text = json.dumps([what, _code_version(name)], sort_keys=True)
+  digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
+  label = re.sub(r'\W+', '_', name)
+  root = cache_root()
+  final = root / f'{label}-{kind}-{digest}'
+  if final.is_dir():
+    return final
+  root.mkdir(parents=True, exist_ok=True)
+  with _locked(root / f'.{final.name}.lock'):
+    if final.is_dir():
+      return final
+    from agentrl_jax.envs.builders import records  # loads TFDS
+
+    scratch = root / f'.{final.name}.partial'
+    shutil.rmtree(scratch, ignore_errors=True)
+    written = records.write(getattr(records, builder), splits, scratch)
+    os.rename(written, final)
+    shutil.rmtree(scratch, ignore_errors=True)
+  return final
+
+
+@contextlib.contextmanager
+def _locked(path: pathlib.Path) -> Iterator[None]:
+  """Holds a file lock, which the kernel frees even if the process is killed."""
+  with open(path, 'w') as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    yield
