@@ -1,0 +1,1 @@
+"""Host loops: episodes in, batches out."""

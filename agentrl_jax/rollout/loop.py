@@ -1,0 +1,241 @@
+"""The rollout loop: environments and the sampler, neither waiting in line.
+
+Trajectories wait for a slot, then alternate between the sampler and the pool of
+environments until they end. What a trajectory holds depends on the weights,
+its task and its keys, never on who arrived first.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from agentrl_jax import rng, types
+from agentrl_jax.envs import pool as pool_lib
+from agentrl_jax.rollout.episode import Episode, Language, Limits
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """A trajectory to collect: member `sample` of the group of `task`."""
+
+  task: types.Task
+  sample: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Draws:
+  """What sampling keys are made of, and how tokens are drawn.
+
+  Attributes:
+    seed: of the run.
+    purpose: 'train', 'eval', ... : never share samples.
+    iteration: of the run.
+    temperature: 0 = greedy.
+  """
+
+  seed: int
+  purpose: str
+  iteration: int
+  temperature: float = 1.0
+
+
+class Interrupted(Exception):
+  """The run was asked to stop while episodes were running."""
+
+
+class Collector:
+  """Plays episodes with a sampler engine and a pool of environments.
+
+  Args:
+    engine: `sampler.engine.Engine`, weights published.
+    make_env: makes a single-use environment.
+    language: tokenizer and style.
+    limits: budgets of an episode.
+    workers: environment threads, 0 = in the loop.
+    deadline_s: of one call of an environment.
+    should_stop: asked between pieces of work; True raises `Interrupted`.
+  """
+
+  def __init__(
+    self,
+    engine: Any,
+    make_env: Callable[[], Any],
+    language: Language,
+    limits: Limits,
+    *,
+    workers: int = 0,
+    deadline_s: float = 60.0,
+    should_stop: Callable[[], bool] = lambda: False,
+  ):
+    self.engine = engine
+    self._make_env = make_env
+    self._language = language
+    self._limits = limits
+    self._pool = pool_lib.Pool(workers, deadline_s)
+    self._should_stop = should_stop
+
+  def close(self) -> None:
+    """Ends the environment threads."""
+    self._pool.close()
+
+  def collect(
+    self,
+    entries: Sequence[Entry],
+    draws: Draws,
+    on_finish: Callable[[types.Trajectory], None] | None = None,
+  ) -> list[types.Trajectory]:
+    """Plays every entry once.
+
+    Args:
+      entries: what to play; all different.
+      draws: keys and temperature.
+      on_finish: called with each trajectory as it ends, in order of ending.
+
+    Returns:
+      Trajectories in the order of `entries`.
+
+    Raises:
+      Interrupted: `should_stop` said so; slots and environments are freed.
+    """
+    run = _Run(self, entries, draws, on_finish)
+    try:
+      while not run.finished:
+        if self._should_stop():
+          raise Interrupted
+        run.advance()
+    except BaseException:
+      run.abandon()
+      self.engine.reset()
+      raise
+    return run.trajectories()
+
+
+class _Run:
+  """State of one `collect`: who waits, who plays, in which slot."""
+
+  def __init__(self, collector, entries, draws, on_finish):
+    self._engine = collector.engine
+    self._pool = collector._pool
+    self._make_env = collector._make_env
+    self._limits = collector._limits
+    self._draws = draws
+    self._on_finish = on_finish
+    self._episodes = [
+      Episode(e.task, e.sample, collector._language, collector._limits)
+      for e in entries
+    ]
+    self._envs = [None] * len(entries)
+    self._slots = [None] * len(entries)
+    self._player = {}  # slot -> episode index
+    self._waiting = list(range(len(entries)))[::-1]
+    self._pending = {}  # pool ticket -> (episode index, action)
+    self._done = [None] * len(entries)
+    self._num_done = 0
+
+  @property
+  def finished(self) -> bool:
+    return self._num_done == len(self._episodes)
+
+  def trajectories(self) -> list[types.Trajectory]:
+    return list(self._done)
+
+  def advance(self) -> None:
+    """Starts what can start, does device work, moves environments on."""
+    while self._waiting:
+      slot = self._engine.acquire()
+      if slot is None:
+        break
+      i = self._waiting.pop()
+      self._slots[i], self._player[slot] = slot, i
+      self._submit(i, None, self._opening(i))
+    self._take(block=not self._engine.busy)
+    for completion in self._engine.pump(expecting=bool(self._pending)):
+      i = self._player[completion.slot]
+      episode = self._episodes[i]
+      episode.complete(
+        completion.tokens, completion.logprobs, completion.version
+      )
+      action = episode.parse(completion.stopped)
+      if action is None:
+        self._finish(i)
+      else:
+        self._submit(i, action, _stepping(self._envs[i], action))
+    self._take(block=False)
+
+  def abandon(self) -> None:
+    """Drops what runs; late results are ignored by the pool."""
+    for ticket in self._pending:
+      self._pool.cancel(ticket)
+    for i, env in enumerate(self._envs):
+      if env is not None and self._done[i] is None:
+        env.close()
+
+  def _opening(self, i):
+    make_env, episode = self._make_env, self._episodes[i]
+
+    def work():
+      env = make_env()
+      observation = env.reset(episode.task, sample=episode.sample)
+      return env, observation, env.state_key()
+
+    return work
+
+  def _submit(self, i, action, work):
+    self._pending[self._pool.submit(work)] = (i, action)
+
+  def _take(self, block):
+    if not self._pending:
+      return
+    for ticket, result in self._pool.ready(block=block):
+      i, action = self._pending.pop(ticket)
+      episode = self._episodes[i]
+      if isinstance(result, pool_lib.Failure):
+        episode.fail(result.reason, result.error)
+        new = ()
+      elif action is None:
+        self._envs[i], observation, key = result
+        env = self._envs[i]
+        new = episode.begin(env.system, observation, key, env.tools)
+      else:
+        new = episode.answer(action, *result)
+      if episode.stop_reason is not None:
+        self._finish(i)
+      else:
+        self._request(i, new)
+
+  def _request(self, i, new):
+    episode, draws = self._episodes[i], self._draws
+    self._engine.request(
+      self._slots[i],
+      new,
+      words=rng.sampling_words(
+        draws.seed,
+        draws.purpose,
+        draws.iteration,
+        episode.task.name,
+        episode.sample,
+        0,
+        episode.num_turns,
+      ),
+      temperature=draws.temperature,
+      budget=self._limits.max_turn_tokens,
+    )
+
+  def _finish(self, i):
+    self._done[i] = self._episodes[i].trajectory()
+    self._num_done += 1
+    slot = self._slots[i]
+    del self._player[slot]
+    self._engine.release(slot)
+    if self._envs[i] is not None:
+      self._envs[i].close()
+    if self._on_finish is not None:
+      self._on_finish(self._done[i])
+
+
+def _stepping(env, action):
+  def work():
+    result = env.step(action)
+    return result, None if result.done else env.state_key()
+
+  return work
