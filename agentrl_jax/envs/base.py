@@ -145,7 +145,7 @@ class ToolEnv:
 
   tools: Sequence[Mapping[str, Any]] = ()
   system = ''
-  max_observation_chars = 2000
+  max_observation_chars = 3000
   revealing: Sequence[str] = ()
   task_defaults: Mapping[str, Any] = {}
 
@@ -173,12 +173,16 @@ class ToolEnv:
       info.update(valid=False, ok=False, error='malformed')
     elif not action.calls:
       self._done = True
-    for number, call in enumerate(() if action.error else action.calls):
-      reply, error = self._answer(call, number)
+    calls = () if action.error else action.calls
+    for call in calls[:MAX_CALLS]:
+      reply, error = self._answer(call)
       replies.append(reply)
       if error:
         info.update(ok=False, error=error)
         info['valid'] = info['valid'] and error in ('refused', 'over')
+    if len(calls) > MAX_CALLS:
+      replies.append(f'error: at most {MAX_CALLS} calls a turn')
+      info.update(valid=False, ok=False, error='too_many_calls')
     self._last = '\n'.join(replies)
     reward, stop = 0.0, None
     if self._done:
@@ -202,10 +206,8 @@ class ToolEnv:
     """A task that differs in hidden state only, None if nothing is hidden."""
     del task
 
-  def _answer(self, call: types.ToolCall, number: int) -> tuple[str, str]:
+  def _answer(self, call: types.ToolCall) -> tuple[str, str]:
     """Executes one call; returns the reply and the kind of error, if any."""
-    if number >= MAX_CALLS:
-      return f'error: at most {MAX_CALLS} calls a turn', 'too_many_calls'
     if self._done:
       return 'error: the episode is over', 'over'
     schema = self._schemas.get(call.name)

@@ -217,13 +217,12 @@ class FlightEnv(base.ToolEnv):
 
   def call_check_seat(self, arguments: Mapping[str, Any]) -> str:
     """Reveals whether a flight has seats."""
-    flight = self._flight(arguments)
-    left = flight_db.seats(self._database, flight)
+    flight, left = self._flight(arguments)
     return f'{flight} {"seats available" if left else "sold out"}'
 
   def call_order(self, arguments: Mapping[str, Any]) -> str:
     """Orders for the current leg, right or wrong."""
-    flight = self._flight(arguments)
+    flight, _ = self._flight(arguments)
     seat = arguments.get('seat', '')
     status = flight_db.order(self._database, self._leg, flight, seat)
     self._leg += 1
@@ -263,13 +262,13 @@ class FlightEnv(base.ToolEnv):
       prompt += '\n' + HINTS
     return prompt
 
-  def _answer(self, call: types.ToolCall, number: int) -> tuple[str, str]:
+  def _answer(self, call: types.ToolCall) -> tuple[str, str]:
     self._num_calls += 1
     if self._failing_tools and not self._done:
       draw = _fraction('fail', *self._noise, self._num_calls)
       if draw < self._failing_tools:
         return BUSY, 'refused'
-    reply, error = super()._answer(call, number)
+    reply, error = super()._answer(call)
     if self._distractors:
       seed = self._noise[0]
       if _fraction('notice', seed, reply) < self._distractors:
@@ -286,11 +285,13 @@ class FlightEnv(base.ToolEnv):
       raise base.ToolError('search first')
     return self._view
 
-  def _flight(self, arguments: Mapping[str, Any]) -> str:
+  def _flight(self, arguments: Mapping[str, Any]) -> tuple[str, int]:
+    """A flight that exists, and its seats left."""
     flight = arguments['flight']
-    if flight_db.seats(self._database, flight) is None:
+    left = flight_db.seats(self._database, flight)
+    if left is None:
       raise base.ToolError(f'no flight {base.clip(flight, 20)}')
-    return flight
+    return flight, left
 
   def _show(self, view: flight_db.View) -> str:
     self._view = view

@@ -7,7 +7,6 @@ teaches to call tools, and leaves the strategy to reinforcement learning.
 """
 
 import dataclasses
-import json
 import random
 import re
 from collections.abc import Sequence
@@ -15,12 +14,12 @@ from typing import Any
 
 from agentrl_jax import types
 from agentrl_jax.envs import base, flight
+from agentrl_jax.text import tools
 
 _ROW = re.compile(
   r'^([A-Z]{2}\d{4}) (\d\d:\d\d) (\d+)(?: (\w+) > (\w+))?$', re.M
 )
 _LEG = re.compile(r'(\w+) > (\w+)')
-MALFORMED = 'call is not valid JSON'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,17 +48,16 @@ ORACLE = Rates(**dict.fromkeys(Rates.__dataclass_fields__, 0.0))
 
 
 def call(name: str, **arguments: Any) -> types.Action:
-  """Writes one call as the policy has to: compact JSON between markers."""
-  body = json.dumps({'name': name, 'args': arguments}, separators=(',', ':'))
-  return types.Action(
-    f'<tool_call>{body}</tool_call>', (types.ToolCall(name, arguments),)
-  )
+  """Writes one call as the policy has to."""
+  made = types.ToolCall(name, arguments)
+  return types.Action(tools.render_call(made), (made,))
 
 
 def broken(action: types.Action) -> types.Action:
-  """The same call with its last brace missing."""
+  """The same call with its last brace missing, as the parser sees it."""
   text = action.text.replace('}</tool_call>', '</tool_call>')
-  return types.Action(text, (), MALFORMED)
+  parsed = tools.parse(text)
+  return types.Action(text, parsed.calls, parsed.error)
 
 
 class Agent:
