@@ -45,37 +45,60 @@ def byte_characters() -> list[str]:
 
 
 def learn(
-  chunks: Mapping[str, int], *, budget: int, min_count: int = 2
+  chunks: Mapping[str, int],
+  *,
+  budget: int,
+  min_count: int = 2,
+  min_share: float = 1e-4,
 ) -> tuple[list[str], list[tuple[str, str]]]:
   """Chooses tokens greedily, one slot at a time, by tokens saved.
 
   A merge of neighbours (a, b) saves as many tokens as the pair occurs; a whole
-  chunk of count c that now takes n tokens saves c·(n − 1).
+  chunk of count c that now takes n tokens saves c·(n − 1). Merges that later
+  choices left without use are given back.
 
   Args:
     chunks: pre-token (in byte characters) -> how often it occurs.
     budget: number of tokens that may be added to the 256 bytes.
     min_count: pairs and chunks that occur less often are left alone.
+    min_share: a token must save this share of the number of pre-tokens.
 
   Returns:
     (tokens in order of choice, merges in order of application); deterministic.
   """
-  state = _State(chunks)
+  state = _State(chunks, min_count)
+  floor = max(1.0, min_share * sum(chunks.values()))
   tokens: dict[str, None] = {}
   merges: list[tuple[str, str]] = []
-  while len(tokens) < budget:
-    pair, pair_gain = state.best_pair(min_count)
-    chunk, chunk_gain = state.best_chunk(min_count)
-    if max(pair_gain, chunk_gain) <= 0:
-      break
-    if chunk_gain >= pair_gain:
-      tokens[chunk] = None
-      state.retire(chunk)
-    else:
-      tokens[pair[0] + pair[1]] = None
-      merges.append(pair)
-      state.merge(pair)
-  return list(tokens), merges
+  while True:
+    while len(tokens) < budget:
+      pair, pair_gain = state.best_pair()
+      chunk, chunk_gain = state.best_chunk()
+      if max(pair_gain, chunk_gain) < floor:
+        break
+      if chunk_gain >= pair_gain:
+        tokens[chunk] = None
+        state.retire(chunk)
+      else:
+        tokens[''.join(pair)] = None
+        merges.append(pair)
+        state.merge(pair)
+    used, merges = _needed(merges, state.used())
+    if used.issuperset(tokens):
+      return list(tokens), merges
+    tokens = {token: None for token in tokens if token in used}
+
+
+def _needed(
+  merges: list[tuple[str, str]], used: set[str]
+) -> tuple[set[str], list[tuple[str, str]]]:
+  """Returns the tokens and merges without which `used` cannot be built."""
+  kept = []
+  for pair in reversed(merges):
+    if ''.join(pair) in used:
+      kept.append(pair)
+      used.update(pair)
+  return used, kept[::-1]
 
 
 class _State:
@@ -84,7 +107,8 @@ class _State:
   Both heaps are lazy: an entry counts only if it tells the current gain.
   """
 
-  def __init__(self, chunks: Mapping[str, int]):
+  def __init__(self, chunks: Mapping[str, int], min_count: int):
+    self.min_count = min_count
     self.counts = dict(chunks)
     self.symbols = {chunk: list(chunk) for chunk in sorted(chunks)}
     self.pair_counts: Counter = Counter()
@@ -96,21 +120,25 @@ class _State:
     heapq.heapify(self.pair_heap)
     heapq.heapify(self.chunk_heap)
 
-  def best_pair(self, min_count: int) -> tuple[tuple[str, str], int]:
+  def best_pair(self) -> tuple[tuple[str, str], int]:
     while self.pair_heap:
       gain, pair = self.pair_heap[0]
-      if -gain == self.pair_counts[pair] >= min_count:
+      if -gain == self.pair_counts[pair] >= self.min_count:
         return pair, -gain
       heapq.heappop(self.pair_heap)
     return ('', ''), 0
 
-  def best_chunk(self, min_count: int) -> tuple[str, int]:
+  def best_chunk(self) -> tuple[str, int]:
     while self.chunk_heap:
       gain, chunk = self.chunk_heap[0]
-      if -gain == self._gain(chunk) and self.counts[chunk] >= min_count:
+      if -gain == self._gain(chunk) and self.counts[chunk] >= self.min_count:
         return chunk, -gain
       heapq.heappop(self.chunk_heap)
     return '', 0
+
+  def used(self) -> set[str]:
+    """Returns the symbols that the chunks now consist of."""
+    return {symbol for symbols in self.symbols.values() for symbol in symbols}
 
   def retire(self, chunk: str) -> None:
     """Takes a chunk that is now one token out of the statistics."""

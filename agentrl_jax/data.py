@@ -1,0 +1,167 @@
+"""How do demonstrations become batches for supervised fine-tuning?
+
+Conversations are tokenised once, packed whole into rows of one length, and
+served by a grain pipeline whose batch `i` depends on (rows, seed, i) alone: a
+resumed run asks for the batches it has not seen.
+"""
+
+import bisect
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from agentrl_jax.text import chat, templates
+from agentrl_jax.text.tokenizer import Tokenizer
+
+Rows = dict[str, np.ndarray]
+
+
+def sft_rows(
+  records: Iterable[Mapping[str, Any]],
+  tokenizer: Tokenizer,
+  style: str | chat.Style,
+  *,
+  row_length: int,
+  tools: Sequence[Mapping[str, Any]] = (),
+  observation_weight: float = 0.1,
+) -> Rows:
+  """Tokenises conversations and packs them; none is cut.
+
+  Args:
+    records: each with `messages`, {role, content} mappings or records.
+    tokenizer: knows the special tokens of the style.
+    style: a name in `STYLES` or a style.
+    row_length: T, tokens of a row.
+    tools: JSON schemas, shown if the style shows them.
+    observation_weight: loss weight of tokens that the agent did not write.
+
+  Returns:
+    Arrays [R, T], aligned with the token itself as in `TokenBatch`: `tokens`
+    int32, 0 where padded; `positions` int32 within the segment; `segment_ids`
+    int32, 1.. within the row, 0 where padded; `mask` bool, True on what the
+    assistant wrote; `weights` float32, not normalised: 1 where `mask`,
+    `observation_weight` on the rest, 0 on padding and on the first token of a
+    segment, which nothing predicts.
+
+  Raises:
+    ValueError: no records; a conversation longer than a row.
+  """
+  conversations = [
+    templates.render(tokenizer, style, record['messages'], tools)
+    for record in records
+  ]
+  if not conversations:
+    raise ValueError('no demonstrations: config.sft.demonstrations must be > 0')
+  lengths = [len(tokens.ids) for tokens in conversations]
+  longest = int(np.argmax(lengths))
+  if lengths[longest] > row_length:
+    raise ValueError(
+      f'demonstration {longest} has {lengths[longest]} tokens and is never '
+      f'cut: raise row_length={row_length} (config.train.row_length, which '
+      'follows config.rollout.max_context)'
+    )
+  members = pack(lengths, row_length)
+  shape = (len(members), row_length)
+  rows = {
+    'tokens': np.zeros(shape, np.int32),
+    'positions': np.zeros(shape, np.int32),
+    'segment_ids': np.zeros(shape, np.int32),
+    'mask': np.zeros(shape, bool),
+    'weights': np.zeros(shape, np.float32),
+  }
+  for r, indices in enumerate(members):
+    start = 0
+    for segment, index in enumerate(indices, start=1):
+      end = start + lengths[index]
+      mask = np.array(conversations[index].sampled_mask, bool)
+      rows['tokens'][r, start:end] = conversations[index].ids
+      rows['positions'][r, start:end] = np.arange(lengths[index])
+      rows['segment_ids'][r, start:end] = segment
+      rows['mask'][r, start:end] = mask
+      rows['weights'][r, start:end] = np.where(mask, 1.0, observation_weight)
+      rows['weights'][r, start] = 0.0
+      start = end
+  return rows
+
+
+def pack(lengths: Sequence[int], row_length: int) -> list[list[int]]:
+  """Packs whole items into rows: best fit, longest first.
+
+  Returns:
+    For each row the indices of its items, ascending; rows in the order of their
+    first item. Deterministic.
+
+  Raises:
+    ValueError: an item longer than a row.
+  """
+  open_rows: list[tuple[int, int]] = []  # (room, row), sorted
+  rows: list[list[int]] = []
+  for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+    length = lengths[index]
+    if length > row_length:
+      raise ValueError(f'item {index}: {length} > row_length={row_length}')
+    at = bisect.bisect_left(open_rows, (length, -1))
+    if at < len(open_rows):
+      room, row = open_rows.pop(at)
+    else:
+      room, row = row_length, len(rows)
+      rows.append([])
+    rows[row].append(index)
+    if room > length:
+      bisect.insort(open_rows, (room - length, row))
+  return sorted(sorted(row) for row in rows)
+
+
+def sft_batches(rows: Rows, *, num_rows: int, seed: int):
+  """Returns the endless sequence of batches, each epoch shuffled anew.
+
+  Args:
+    rows: as `sft_rows` gives them.
+    num_rows: rows of a batch; one batch may straddle two epochs.
+    seed: of the order.
+
+  Returns:
+    A `grain.MapDataset`: `batches[i]` is a dictionary of arrays
+    [num_rows, T] and depends on nothing but (rows, seed, i).
+
+  Raises:
+    ValueError: no rows.
+  """
+  import grain  # loads jax and orbax, half a second
+
+  if not len(rows['tokens']):
+    raise ValueError('no rows: give sft_rows at least one demonstration')
+  dataset = grain.MapDataset.source(_RowSource(rows)).seed(seed)
+  return dataset.shuffle().repeat().batch(num_rows, drop_remainder=True)
+
+
+def iterate(batches) -> Iterator[Rows]:
+  """Returns an iterator over batches with `get_state` and `set_state`.
+
+  The state is a small JSON-like value; an iterator that is given it continues
+  with the batch that would have come next.
+
+  Args:
+    batches: as `sft_batches` gives them.
+  """
+  import grain
+
+  options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=2)
+  return iter(batches.to_iter_dataset(options))
+
+
+class _RowSource:
+  """Random access to packed rows (grain's source protocol)."""
+
+  def __init__(self, rows: Rows):
+    self._rows = rows
+
+  def __len__(self) -> int:
+    return len(self._rows['tokens'])
+
+  def __getitem__(self, index: int) -> Rows:
+    return {name: values[index] for name, values in self._rows.items()}
+
+  def __repr__(self) -> str:
+    return f'_RowSource({len(self)} rows)'
