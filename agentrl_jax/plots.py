@@ -128,6 +128,7 @@ def _grid_of(*patterns: str) -> Callable[[Any, Rows], bool]:
       panel.plot(steps, values, lw=1.2, marker='.' if len(steps) < 3 else None)
       _finish(panel, key, legend=False)
       panel.title.set_fontsize(8)
+      panel.set_xlabel('')
       panel.tick_params(labelsize=7)
     for panel in panels[len(keys) :]:
       panel.set_visible(False)
@@ -150,7 +151,8 @@ def _stack_of(prefix: str) -> Callable[[Any, Rows], bool]:
     table = [[_finite(row.get(key, 0.0)) for row in rows] for key in keys]
     labels = [key.removeprefix(prefix) for key in keys]
     axes.stackplot(steps, table, labels=labels, step='mid')
-    _finish(axes, prefix.rstrip('/'), legend=True)
+    beside = dict(loc='center left', bbox_to_anchor=(1, 0.5), reverse=True)
+    _finish(axes, f'{prefix}* by iteration', legend=True, **beside)
     return True
 
   return paint
@@ -189,12 +191,13 @@ def _figure() -> Any:
   return result
 
 
-def _finish(axes: Any, title: str, *, legend: bool) -> None:
+def _finish(axes: Any, title: str, *, legend: bool, **options: Any) -> None:
   axes.set_title(title)
+  axes.set_xlabel('iteration', fontsize=8)
   axes.grid(alpha=0.25)
   axes.spines[['top', 'right']].set_visible(False)
   if legend:
-    axes.legend(fontsize=8, frameon=False)
+    axes.legend(fontsize=8, frameon=False, **options)
 
 
 def _save(figure: Any, path: pathlib.Path) -> None:
