@@ -8,9 +8,21 @@ equal, or else the penalty alone would be the signal.
 """
 
 import chex
+import jax
 import jax.numpy as jnp
 
-from agentrl_jax.advantages import anchored, grouped, measures, returns
+from agentrl_jax.advantages import (
+  anchored,
+  baselines,
+  calibrated,
+  controls,
+  graph,
+  grouped,
+  history,
+  measures,
+  returns,
+  whitened,
+)
 from agentrl_jax.batch import TurnBatch
 
 
@@ -70,3 +82,182 @@ def gigpo(turns: TurnBatch, **options) -> chex.Array:
     turn_penalties=turns.turn_penalties,
     **options,
   )
+
+
+def hgpo(turns: TurnBatch, **options) -> chex.Array:
+  """`history.hgpo`."""
+  return history.hgpo(
+    turns.turn_rewards,
+    turns.group_ids,
+    turns.history_ids,
+    turns.turn_mask,
+    turn_penalties=turns.turn_penalties,
+    **options,
+  )
+
+
+def graphgpo(turns: TurnBatch, **options) -> chex.Array:
+  """`graph.graphgpo`."""
+  return graph.graphgpo(
+    turns.turn_rewards,
+    turns.group_ids,
+    turns.anchor_ids,
+    turns.turn_mask,
+    turn_penalties=turns.turn_penalties,
+    **options,
+  )
+
+
+def ecpo(turns: TurnBatch, **options) -> chex.Array:
+  """`calibrated.ecpo`."""
+  return calibrated.ecpo(
+    turns.turn_rewards,
+    turns.group_ids,
+    turns.anchor_ids,
+    turns.action_ids,
+    turns.turn_mask,
+    turn_penalties=turns.turn_penalties,
+    **options,
+  )
+
+
+def return_to_go(turns: TurnBatch, **options) -> chex.Array:
+  """`controls.return_to_go`."""
+  return controls.return_to_go(
+    turns.turn_rewards,
+    turns.group_ids,
+    turns.turn_mask,
+    turn_penalties=turns.turn_penalties,
+    **options,
+  )
+
+
+def gigpo_shuffled(turns: TurnBatch, *, seed: int = 0, **options) -> chex.Array:
+  """`gigpo` over anchors shuffled within each task: a placebo."""
+  ids = controls.shuffled_anchors(
+    turns.anchor_ids, turns.group_ids, turns.turn_mask, jax.random.key(seed)
+  )
+  return gigpo(turns.replace(anchor_ids=ids), **options)
+
+
+def gigpo_turn_index(turns: TurnBatch, **options) -> chex.Array:
+  """`gigpo` over the turn's number as its state: a placebo."""
+  ids = controls.turn_index_anchors(turns.turn_mask)
+  return gigpo(turns.replace(anchor_ids=ids), **options)
+
+
+def rebn(turns: TurnBatch, **options) -> chex.Array:
+  """`whitened.rebn`, less penalties at their own turn."""
+  advantages = whitened.rebn(turns.turn_rewards, turns.turn_mask, **options)
+  return jnp.where(turns.turn_mask, advantages - turns.turn_penalties, 0)
+
+
+def opo(turns: TurnBatch, *, lengths: chex.Array | None = None, **options):
+  """`baselines.opo`; lengths [B] default to the number of turns."""
+  totals, mask = _outcomes(turns)
+  if lengths is None:
+    lengths = jnp.sum(turns.turn_mask, axis=-1)
+  advantages = baselines.opo(totals, lengths, turns.group_ids, mask, **options)
+  return _to_turns(turns, advantages, measures.outcome_varies(turns))
+
+
+def maxrl(turns: TurnBatch, **options) -> chex.Array:
+  """`baselines.maxrl`."""
+  totals, mask = _outcomes(turns)
+  advantages = baselines.maxrl(totals, turns.group_ids, mask, **options)
+  return _to_turns(turns, advantages, measures.outcome_varies(turns))
+
+
+def pass_at_k(turns: TurnBatch, **options) -> chex.Array:
+  """`baselines.pass_at_k`."""
+  totals, mask = _outcomes(turns)
+  advantages = baselines.pass_at_k(totals, turns.group_ids, mask, **options)
+  return _to_turns(turns, advantages, measures.outcome_varies(turns))
+
+
+def remax(turns: TurnBatch, *, greedy_returns: chex.Array) -> chex.Array:
+  """`baselines.remax`; greedy_returns [B]."""
+  totals, mask = _outcomes(turns)
+  return _to_turns(turns, baselines.remax(totals, greedy_returns, mask))
+
+
+def gae(
+  turns: TurnBatch,
+  *,
+  values: chex.Array,
+  gamma: float = 1.0,
+  lam: float = 0.95,
+  bootstrap_values: chex.Array | None = None,
+) -> chex.Array:
+  """`returns.gae` over turns (PPO); values [B, S], penalties as rewards."""
+  advantages, _ = returns.gae(
+    turns.turn_rewards - turns.turn_penalties,
+    values,
+    turns.turn_mask,
+    gamma=gamma,
+    lam=lam,
+    bootstrap_values=bootstrap_values,
+  )
+  return advantages
+
+
+def vineppo(
+  turns: TurnBatch, *, continuation_returns: chex.Array, **options
+) -> chex.Array:
+  """`returns.vineppo`; continuation_returns [B, S, K], penalties local."""
+  return returns.vineppo(
+    turns.turn_rewards - turns.turn_penalties,
+    continuation_returns,
+    turns.turn_mask,
+    **options,
+  )
+
+
+def token_gae(
+  token_rewards: chex.Array,
+  values: chex.Array,
+  group_ids: chex.Array,
+  mask: chex.Array,
+  *,
+  gamma: float = 1.0,
+  lam: float = 0.95,
+  bootstrap_values: chex.Array | None = None,
+) -> chex.Array:
+  """`returns.gae` over tokens (PPO); all [B, T] but group_ids [B]."""
+  del group_ids
+  advantages, _ = returns.gae(
+    token_rewards,
+    values,
+    mask,
+    gamma=gamma,
+    lam=lam,
+    bootstrap_values=bootstrap_values,
+  )
+  return advantages
+
+
+def token_reinforce_pp(
+  token_rewards: chex.Array,
+  values: chex.Array | None,
+  group_ids: chex.Array,
+  mask: chex.Array,
+  *,
+  gamma: float = 1.0,
+) -> chex.Array:
+  """`whitened.reinforce_pp`; a trajectory in no group (-1) is left out."""
+  del values
+  counts = mask & (group_ids >= 0)[:, None]
+  return whitened.reinforce_pp(token_rewards, counts, gamma=gamma)
+
+
+def token_reinforce_pp_baseline(
+  token_rewards: chex.Array,
+  values: chex.Array | None,
+  group_ids: chex.Array,
+  mask: chex.Array,
+  **options,
+) -> chex.Array:
+  """`whitened.reinforce_pp_baseline` of the sum of token rewards."""
+  del values
+  totals = returns.episode_returns(token_rewards, mask)
+  return whitened.reinforce_pp_baseline(totals, group_ids, mask, **options)

@@ -108,3 +108,39 @@ def gae(
   )
   advantages = advantages.T
   return advantages, jnp.where(mask, advantages + values, 0.0)
+
+
+def vineppo(
+  turn_rewards: chex.Array,
+  continuation_returns: chex.Array,
+  turn_mask: chex.Array,
+  *,
+  gamma: float = 1.0,
+) -> chex.Array:
+  """Takes one-step differences of Monte-Carlo values.
+
+      A_t = r_t + γ V_{t+1} - V_t,   V_t = mean of K continuations from s_t
+
+  `gae` with lam=0 and values measured by sampling, not learned.
+
+  Args:
+    turn_rewards: [B, S] float32.
+    continuation_returns: [B, S, K] float32, returns of K continuations from a
+      snapshot of the state before each turn; NaN = continuation not taken.
+    turn_mask: [B, S] bool.
+    gamma: discount per turn, the one of the continuations.
+
+  Returns:
+    [B, S] float32, 0 where masked and where a value is unknown because no
+    continuation was taken.
+
+  Reference: Kazemnejad et al. 2024, arXiv:2410.01679, Eq. 6.
+  """
+  chex.assert_rank([turn_rewards, continuation_returns], [2, 3])
+  taken = ~jnp.isnan(continuation_returns)
+  total = jnp.sum(jnp.where(taken, continuation_returns, 0), axis=-1)
+  count = jnp.sum(taken, axis=-1)
+  # NaN of an unknown value spreads to the two differences that read it.
+  values = jnp.where(count > 0, total / jnp.maximum(count, 1), jnp.nan)
+  advantages, _ = gae(turn_rewards, values, turn_mask, gamma=gamma, lam=0.0)
+  return jnp.nan_to_num(advantages, nan=0.0)
