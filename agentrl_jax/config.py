@@ -491,8 +491,10 @@ def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
   product = math.prod(size for size in sizes.values() if size > 0)
   if num_devices is None:
     return []
-  if product != num_devices if -1 not in sizes.values() else (
-    num_devices % product
+  if (
+    product != num_devices
+    if -1 not in sizes.values()
+    else (num_devices % product)
   ):
     return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
   return []

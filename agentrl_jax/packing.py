@@ -1,37 +1,38 @@
-"""Which sequences share a row? First fit, longest first, always the same."""
+"""Which sequences share a row? Best fit, longest first, always the same."""
 
+import bisect
 from collections.abc import Sequence
 
 
-def first_fit(lengths: Sequence[int], capacity: int) -> list[list[int]]:
-  """Packs items into rows; each row lists indices in ascending order.
-
-  Longest first, each into the first row with room; ties by index. Rows come
-  out ordered by their first item.
+def pack(lengths: Sequence[int], row_length: int) -> list[list[int]]:
+  """Packs whole items into rows, each into the fullest row with room.
 
   Args:
-    lengths: of the items, each in 1..capacity.
-    capacity: of a row.
+    lengths: of the items, each in 1..row_length.
+    row_length: capacity of a row.
+
+  Returns:
+    For each row the indices of its items, ascending; rows in the order of their
+    first item. Deterministic.
 
   Raises:
-    ValueError: an item does not fit a row.
+    ValueError: an item longer than a row.
   """
-  order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+  open_rows: list[tuple[int, int]] = []  # (room, row), sorted
   rows: list[list[int]] = []
-  room: list[int] = []
-  first_open = 0  # rows before this one are full
-  for i in order:
-    if lengths[i] > capacity:
-      raise ValueError(f'item {i}: {lengths[i]} does not fit {capacity}')
-    for r in range(first_open, len(rows)):
-      if room[r] >= lengths[i]:
-        break
+  for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+    length = lengths[index]
+    if length > row_length:
+      raise ValueError(
+        f'item {index} of {length} tokens does not fit row_length={row_length}'
+      )
+    at = bisect.bisect_left(open_rows, (length, -1))
+    if at < len(open_rows):
+      room, row = open_rows.pop(at)
     else:
-      r = len(rows)
+      room, row = row_length, len(rows)
       rows.append([])
-      room.append(capacity)
-    rows[r].append(i)
-    room[r] -= lengths[i]
-    while first_open < len(rows) and room[first_open] == 0:
-      first_open += 1
-  return sorted((sorted(row) for row in rows), key=lambda row: row[0])
+    rows[row].append(index)
+    if room > length:
+      bisect.insort(open_rows, (room - length, row))
+  return sorted(sorted(row) for row in rows)

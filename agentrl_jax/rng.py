@@ -47,6 +47,4 @@ def sampling_words(
     attempt: of the same trajectory after an infrastructure failure.
     turn: of the trajectory.
   """
-  return words(
-    seed, 'sample', purpose, iteration, task, sample, attempt, turn
-  )
+  return words(seed, 'sample', purpose, iteration, task, sample, attempt, turn)

@@ -87,9 +87,11 @@ def token_rows(
   Raises:
     ValueError: a context is longer than a row.
   """
-  items = [(b, c) for b in indices for c in range(len(trajectories[b].contexts))]
+  items = [
+    (b, c) for b in indices for c in range(len(trajectories[b].contexts))
+  ]
   lengths = [len(trajectories[b].contexts[c].tokens) for b, c in items]
-  rows = packing.first_fit(lengths, row_length)
+  rows = packing.pack(lengths, row_length)
   height = max(-(-len(rows) // num_rows), 1) * num_rows
   batch = empty_rows(height, row_length)
   for r, row in enumerate(rows):

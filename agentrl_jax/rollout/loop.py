@@ -6,6 +6,7 @@ its task and its keys, never on who arrived first.
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -73,6 +74,7 @@ class Collector:
     self._limits = limits
     self._pool = pool_lib.Pool(workers, deadline_s)
     self._should_stop = should_stop
+    self._tickets = itertools.count()
 
   def close(self) -> None:
     """Ends the environment threads."""
@@ -116,6 +118,7 @@ class _Run:
   def __init__(self, collector, entries, draws, on_finish):
     self._engine = collector.engine
     self._pool = collector._pool
+    self._tickets = collector._tickets
     self._make_env = collector._make_env
     self._limits = collector._limits
     self._draws = draws
@@ -128,7 +131,7 @@ class _Run:
     self._slots = [None] * len(entries)
     self._player = {}  # slot -> episode index
     self._waiting = list(range(len(entries)))[::-1]
-    self._pending = {}  # pool ticket -> (episode index, action)
+    self._pending = {}  # ticket -> (episode index, action)
     self._done = [None] * len(entries)
     self._num_done = 0
 
@@ -163,11 +166,11 @@ class _Run:
     self._take(block=False)
 
   def abandon(self) -> None:
-    """Drops what runs; late results are ignored by the pool."""
-    for ticket in self._pending:
-      self._pool.cancel(ticket)
+    """Drops what runs; results that still come find no ticket here."""
+    waited_for = {i for i, _ in self._pending.values()}
     for i, env in enumerate(self._envs):
-      if env is not None and self._done[i] is None:
+      # A thread may be inside the others: they are left to it.
+      if env is not None and self._done[i] is None and i not in waited_for:
         env.close()
 
   def _opening(self, i):
@@ -181,16 +184,22 @@ class _Run:
     return work
 
   def _submit(self, i, action, work):
-    self._pending[self._pool.submit(work)] = (i, action)
+    ticket = next(self._tickets)
+    self._pending[ticket] = (i, action)
+    self._pool.submit(ticket, work)
 
   def _take(self, block):
     if not self._pending:
       return
     for ticket, result in self._pool.ready(block=block):
+      if ticket not in self._pending:
+        continue  # of a collection that was interrupted
       i, action = self._pending.pop(ticket)
       episode = self._episodes[i]
       if isinstance(result, pool_lib.Failure):
-        episode.fail(result.reason, result.error)
+        episode.fail(result.stop_reason, result.message)
+        if result.stop_reason is types.StopReason.ENV_TIMEOUT:
+          self._envs[i] = None  # a thread may still be inside: not closed
         new = ()
       elif action is None:
         self._envs[i], observation, key = result

@@ -127,9 +127,7 @@ class Engine:
     state = functools.partial(decode_lib.init, self.config, *shape)
     placement = _slot_shardings(state, mesh, self.num_slots)
     self._state = jax.jit(state, out_shardings=placement)()
-    self._extend = jax.jit(
-      extend, donate_argnums=(1,), out_shardings=placement
-    )
+    self._extend = jax.jit(extend, donate_argnums=(1,), out_shardings=placement)
     self._decode = jax.jit(
       decode,
       donate_argnums=(1,),
@@ -151,7 +149,9 @@ class Engine:
       RuntimeError: slots are in use.
     """
     if len(self._free) != self.num_slots:
-      raise RuntimeError('publish needs all slots free: a cache is of one policy')
+      raise RuntimeError(
+        'publish needs all slots free: a cache is of one policy'
+      )
     self._params, before = self._publish(params)
     self.version = version
     return int(before) == int(self._checksum(self._params))
@@ -199,9 +199,7 @@ class Engine:
         f'{len(tokens)} token(s) for a slot with room for {self.room(slot)}'
       )
     if not 0 < budget <= self.max_turn_tokens:
-      raise ValueError(
-        f'budget {budget}: must be in 1..{self.max_turn_tokens}'
-      )
+      raise ValueError(f'budget {budget}: must be in 1..{self.max_turn_tokens}')
     self._queue.append(_Request(slot, tokens, words, temperature, budget))
 
   @property
@@ -316,9 +314,7 @@ class Engine:
   @property
   def num_bytes(self) -> int:
     """Size of keys and values."""
-    return cache_lib.num_bytes(
-      self.config, self.num_slots, self.context_length
-    )
+    return cache_lib.num_bytes(self.config, self.num_slots, self.context_length)
 
 
 def _publish(config: ModelConfig, params: dict):

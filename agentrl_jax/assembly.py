@@ -1,0 +1,164 @@
+"""From a config to the parts of a run: the one place that reads both."""
+
+import functools
+import hashlib
+import json
+import os
+import pathlib
+from typing import Any
+
+import jax
+import ml_collections
+
+from agentrl_jax import advantages, envs, losses, sharding, tables
+from agentrl_jax.envs import tasks as tasks_lib
+from agentrl_jax.models.config import ModelConfig
+from agentrl_jax.rewards import REWARDS
+from agentrl_jax.rollout import loop
+from agentrl_jax.rollout.episode import Language, Limits
+from agentrl_jax.sampler.engine import Engine
+from agentrl_jax.text import templates
+from agentrl_jax.text import tokenizer as tokenizer_lib
+
+# Conversations that the tokenizer is trained on.
+_TOKENIZER_TEXTS = 400
+
+# Names that a config may use, for `config.validate`.
+TABLES = {
+  'env.name': envs.ENVS,
+  'advantage.estimator': advantages.ESTIMATORS,
+  'loss.name': losses.LOSSES,
+  'text.style': templates.STYLES,
+}
+
+
+def cache_root() -> pathlib.Path:
+  """`$AGENTRL_JAX_CACHE`, or ~/.cache/agentrl_jax."""
+  given = os.environ.get('AGENTRL_JAX_CACHE')
+  return pathlib.Path(given or pathlib.Path.home() / '.cache' / 'agentrl_jax')
+
+
+def reward_faults(config: ml_collections.ConfigDict) -> list[str]:
+  """Returns what is wrong with `config.rewards`, [] if nothing is."""
+  faults = []
+  for name, _ in config.rewards:
+    try:
+      tables.resolve(REWARDS, name)
+    except ValueError as e:
+      faults.append(f'config.rewards: {e}')
+  return faults
+
+
+def model_config(
+  config: ml_collections.ConfigDict, vocab_size: int
+) -> ModelConfig:
+  """Returns the policy's shape; dtype 'auto' is float32 on a CPU."""
+  fields = config.model.to_dict()
+  if fields['dtype'] == 'auto':
+    on_cpu = jax.default_backend() == 'cpu'
+    fields['dtype'] = 'float32' if on_cpu else 'bfloat16'
+  return ModelConfig(vocab_size=vocab_size, **fields)
+
+
+def env_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
+  """Returns the keyword arguments of the environment and of its tasks."""
+  return config.env.options.to_dict()
+
+
+def demonstrations(config: ml_collections.ConfigDict, seed: int = 0):
+  """Opens the scripted episodes that SFT and the tokenizer read."""
+  return tasks_lib.demonstrations(
+    config.env.name,
+    num=config.sft.demonstrations,
+    seed=seed,
+    **env_options(config),
+  )
+
+
+def tasks(config: ml_collections.ConfigDict, split: str):
+  """Opens a fixed panel of tasks."""
+  return tasks_lib.tasks(config.env.name, split, **env_options(config))
+
+
+def language(config: ml_collections.ConfigDict) -> Language:
+  """Loads the tokenizer, or trains it on the environment's own text.
+
+  It depends on the environment and on `config.text`, not on the run's seed:
+  runs of a study share it.
+  """
+  if config.text.tokenizer:
+    tokenizer = tokenizer_lib.load(config.text.tokenizer)
+  else:
+    records = demonstrations(config)
+    count = min(_TOKENIZER_TEXTS, len(records))
+    texts = [
+      message['content']
+      for i in range(count)
+      for message in records[i]['messages']
+    ]
+    tokenizer = tokenizer_lib.train(
+      texts, vocab_size=config.text.vocab_size, style=config.text.style
+    )
+  return Language(tokenizer, config.text.style)
+
+
+def limits(config: ml_collections.ConfigDict) -> Limits:
+  """Returns the budgets of an episode."""
+  c = config.rollout
+  return Limits(
+    max_turns=c.max_turns,
+    max_turn_tokens=c.max_turn_tokens,
+    max_context=c.max_context,
+    malformed_limit=c.malformed_limit,
+  )
+
+
+def mesh(config: ml_collections.ConfigDict) -> jax.sharding.Mesh:
+  """Returns the mesh of `config.mesh` over this process's devices."""
+  return sharding.make_mesh(config.mesh.to_dict())
+
+
+def engine(
+  config: ml_collections.ConfigDict,
+  model: ModelConfig,
+  lang: Language,
+  mesh: jax.sharding.Mesh,
+) -> Engine:
+  """Returns the sampler."""
+  return Engine(
+    model,
+    mesh,
+    num_slots=config.sampler.slots,
+    context_length=config.rollout.max_context,
+    max_turn_tokens=config.rollout.max_turn_tokens,
+    extend_rows=config.sampler.extend_rows,
+    extend_chunk=config.sampler.extend_chunk,
+    decode_chunk=config.sampler.decode_chunk,
+    stop_ids=templates.stop_ids(lang.tokenizer, lang.style),
+    top_p=config.rollout.top_p,
+    top_k=config.rollout.top_k,
+  )
+
+
+def collector(
+  config: ml_collections.ConfigDict, engine: Engine, lang: Language, should_stop
+) -> loop.Collector:
+  """Returns the rollout loop's host side."""
+  make_env = functools.partial(
+    envs.make, config.env.name, **env_options(config)
+  )
+  return loop.Collector(
+    engine,
+    make_env,
+    lang,
+    limits(config),
+    workers=config.env.workers,
+    deadline_s=config.env.deadline_s,
+    should_stop=should_stop,
+  )
+
+
+def digest(value: Any) -> str:
+  """Returns a short hash of JSON-like content."""
+  text = json.dumps(value, sort_keys=True, default=list)
+  return hashlib.sha256(text.encode()).hexdigest()[:16]

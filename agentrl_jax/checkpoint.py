@@ -1,0 +1,150 @@
+"""Checkpoints: whole or not there, the last few and the best.
+
+A step directory appears by a rename once everything in it is written, so that
+a killed run never leaves half a checkpoint that is later loaded.
+"""
+
+import logging
+import os
+import pathlib
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import orbax.checkpoint as ocp
+from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+
+class Checkpoints:
+  """Numbered checkpoints of one run: a state on the device and some JSON.
+
+  Args:
+    directory: made if missing.
+    keep: how many of the last are kept.
+    best_metric: key of the JSON; the checkpoint with its highest value is
+      kept besides. '' = none.
+  """
+
+  def __init__(self, directory: str, *, keep: int, best_metric: str = ''):
+    policies = [preservation_policy.LatestN(keep)]
+    if best_metric:
+      policies.append(
+        preservation_policy.BestN(
+          get_metric_fn=lambda metrics: metrics[best_metric],
+          n=1,
+          keep_checkpoints_without_metrics=False,
+        )
+      )
+    self._best_metric = best_metric
+    self._manager = ocp.CheckpointManager(
+      os.path.abspath(directory),
+      options=ocp.CheckpointManagerOptions(
+        create=True,
+        enable_async_checkpointing=False,
+        preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
+      ),
+    )
+
+  @property
+  def latest(self) -> int | None:
+    """Number of the last whole checkpoint."""
+    return self._manager.latest_step()
+
+  @property
+  def steps(self) -> list[int]:
+    """Numbers of all checkpoints."""
+    return sorted(self._manager.all_steps())
+
+  @property
+  def best(self) -> int | None:
+    """Number of the best checkpoint, None if none has the metric."""
+    return self._manager.best_step() if self._best_metric else None
+
+  def save(self, step: int, state: Any, meta: Mapping[str, Any]) -> None:
+    """Writes one checkpoint and drops those that need not be kept."""
+    metric = meta.get(self._best_metric)
+    self._manager.save(
+      step,
+      args=ocp.args.Composite(
+        state=ocp.args.StandardSave(state), meta=ocp.args.JsonSave(dict(meta))
+      ),
+      metrics=None if metric is None else {self._best_metric: float(metric)},
+    )
+    self._manager.wait_until_finished()
+
+  def restore(self, step: int, like: Any) -> tuple[Any, dict[str, Any]]:
+    """Returns (state, meta) of a checkpoint.
+
+    Args:
+      step: its number.
+      like: tree of arrays or ShapeDtypeStructs with shardings.
+
+    Raises:
+      ValueError: the checkpoint does not fit `like`.
+    """
+    try:
+      restored = self._manager.restore(
+        step,
+        args=ocp.args.Composite(
+          state=ocp.args.StandardRestore(abstract(like)),
+          meta=ocp.args.JsonRestore(),
+        ),
+      )
+    except (KeyError, TypeError, ValueError) as e:
+      raise ValueError(
+        f'checkpoint {step} in {self._manager.directory} does not fit this '
+        f'config (another model or optimizer?): {e}'
+      ) from e
+    return restored['state'], dict(restored['meta'])
+
+  def close(self) -> None:
+    """Frees the manager's threads."""
+    self._manager.close()
+
+
+def abstract(tree: Any) -> Any:
+  """Returns shapes, types and shardings of a tree of arrays."""
+
+  def one(x):
+    if isinstance(x, jax.ShapeDtypeStruct):
+      return x
+    return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)
+
+  return jax.tree.map(one, tree)
+
+
+def write_tree(directory: str, tree: Any) -> None:
+  """Writes a tree of arrays to a new directory."""
+  with ocp.StandardCheckpointer() as writer:
+    writer.save(os.path.abspath(directory), tree)
+
+
+def read_tree(directory: str, like: Any) -> Any:
+  """Reads a tree of arrays; `like` as in `Checkpoints.restore`."""
+  with ocp.StandardCheckpointer() as reader:
+    return reader.restore(os.path.abspath(directory), abstract(like))
+
+
+def publish_directory(target: str, fill: Callable[[str], None]) -> None:
+  """Makes a directory that is whole or not there, once, whoever comes first.
+
+  Args:
+    target: nothing is done if it exists.
+    fill: writes into the temporary directory that it is given.
+  """
+  path = pathlib.Path(target)
+  if path.exists():
+    return
+  path.parent.mkdir(parents=True, exist_ok=True)
+  temporary = tempfile.mkdtemp(prefix=f'.{path.name}.', dir=path.parent)
+  try:
+    fill(temporary)
+    os.rename(temporary, path)
+  except OSError:
+    if not path.exists():  # otherwise another run was first
+      raise
+    logging.getLogger(__name__).info('%s was written by another run', path)
+  finally:
+    shutil.rmtree(temporary, ignore_errors=True)

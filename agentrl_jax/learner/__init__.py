@@ -1,0 +1,1 @@
+"""Device programs that change a policy: objective, gradient, update."""

@@ -1,0 +1,43 @@
+"""Log-probabilities of an iteration's tokens under some weights."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from agentrl_jax import sharding
+from agentrl_jax.batch import TokenBatch
+from agentrl_jax.learner import objective
+from agentrl_jax.models.config import ModelConfig
+
+
+class Estimator:
+  """Scores microbatches under given weights, one program for a run.
+
+  Args:
+    config: the policy's shape.
+    mesh: devices.
+    temperature: at which the tokens were sampled.
+  """
+
+  def __init__(
+    self, config: ModelConfig, mesh: jax.sharding.Mesh, temperature: float
+  ):
+    self._rows = sharding.rows(mesh)
+
+    def score(params, batch):
+      return objective.logprobs_and_entropy(config, params, batch, temperature)[
+        0
+      ]
+
+    self._score = jax.jit(functools.partial(score), out_shardings=self._rows)
+
+  def logprobs(
+    self, params: Any, batches: Sequence[TokenBatch]
+  ) -> list[jax.Array]:
+    """Returns [R, T] float32 for each microbatch, on the device."""
+    return [
+      self._score(params, jax.device_put(batch, self._rows))
+      for batch in batches
+    ]

@@ -1,0 +1,172 @@
+"""Gradient of a microbatch, and the update: two programs for a whole run."""
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from agentrl_jax import sharding
+from agentrl_jax.batch import TokenBatch
+from agentrl_jax.learner import objective as objective_lib
+from agentrl_jax.learner import state as state_lib
+from agentrl_jax.models import params as params_lib
+from agentrl_jax.models.config import ModelConfig
+
+
+def accumulate(
+  objective: Callable,
+  config: ModelConfig,
+  params: Any,
+  gradients: Any,
+  metrics: objective_lib.Metrics,
+  batch: TokenBatch,
+  *extra: jax.Array,
+) -> tuple[Any, objective_lib.Metrics]:
+  """Adds a microbatch's gradient and metrics to what was added before."""
+
+  def loss(params):
+    return objective(config, params, batch, *extra)
+
+  new, new_metrics = jax.grad(loss, has_aux=True)(params)
+  gradients = jax.tree.map(jnp.add, gradients, new)
+  return gradients, objective_lib.combine(metrics, new_metrics)
+
+
+def apply(
+  tx: optax.GradientTransformation, state: state_lib.State, gradients: Any
+) -> tuple[state_lib.State, Any, dict[str, jax.Array]]:
+  """Updates the weights; a non-finite gradient changes nothing but counters.
+
+  Returns:
+    The new state, gradients of zero for the next update (their memory is
+    reused), and scalars: grad_norm, update_norm, finite.
+  """
+  norm = optax.global_norm(gradients)
+  finite = jnp.isfinite(norm)
+  safe = jax.tree.map(lambda g: jnp.where(finite, g, 0.0), gradients)
+  updates, opt_state = tx.update(safe, state.opt_state, state.params)
+  params = optax.apply_updates(state.params, updates)
+
+  def choose(new, old):
+    return jax.tree.map(lambda a, b: jnp.where(finite, a, b), new, old)
+
+  skipped = 1 - finite.astype(jnp.int32)
+  new = state.replace(
+    params=choose(params, state.params),
+    opt_state=choose(opt_state, state.opt_state),
+    updates=state.updates + 1 - skipped,
+    skipped=state.skipped + skipped,
+    skipped_in_row=(state.skipped_in_row + 1) * skipped,
+  )
+  info = {
+    'grad_norm': norm,
+    'update_norm': optax.global_norm(updates),
+    'finite': finite.astype(jnp.float32),
+  }
+  return new, jax.tree.map(jnp.zeros_like, gradients), info
+
+
+class Learner:
+  """Jits the two programs for one mesh, objective and optimizer.
+
+  Args:
+    config: the policy's shape.
+    objective: `f(config, params, batch, *extra) -> (loss, Metrics)`.
+    tx: the optimizer.
+    mesh: devices; rows are split over its data axes.
+    num_rows: R of a microbatch.
+  """
+
+  def __init__(
+    self,
+    config: ModelConfig,
+    objective: Callable,
+    tx: optax.GradientTransformation,
+    mesh: jax.sharding.Mesh,
+    num_rows: int,
+  ):
+    size = mesh.shape['data'] * mesh.shape['fsdp']
+    if num_rows % size:
+      raise ValueError(
+        f'{num_rows} rows of a microbatch do not divide over {size} devices: '
+        'change config.train.rows (or config.sft.rows) or config.mesh'
+      )
+    self.config = config
+    self._mesh = mesh
+    self._tx = tx
+    weights = sharding.shardings(
+      params_lib.logical_axes(config), params_lib.abstract(config), mesh
+    )
+    self._rows = sharding.rows(mesh)
+    full = sharding.replicated(mesh)
+    self._accumulate = jax.jit(
+      functools.partial(accumulate, objective, config),
+      donate_argnums=(1, 2),
+      out_shardings=(weights, full),
+    )
+    self._apply = jax.jit(functools.partial(apply, tx), donate_argnums=(0, 1))
+    self._zeros = jax.jit(
+      lambda params: jax.tree.map(jnp.zeros_like, params),
+      out_shardings=weights,
+    )
+    self._objective = objective
+    self._gradients = None
+    self._empty = None
+
+  def create(self, params: Any) -> state_lib.State:
+    """Returns the state before the first update, placed on the mesh.
+
+    The weights are copied: the caller's stay valid.
+    """
+    build = functools.partial(state_lib.create, tx=self._tx)
+    placed = state_lib.shardings(
+      self.config, jax.eval_shape(build, params), self._mesh
+    )
+
+    def copy(params):
+      return build(jax.tree.map(jnp.copy, params))
+
+    return jax.jit(copy, out_shardings=placed)(params)
+
+  def update(
+    self,
+    state: state_lib.State,
+    batches: Sequence[TokenBatch],
+    extras: Sequence[tuple] = (),
+  ) -> tuple[state_lib.State, objective_lib.Metrics, dict]:
+    """Does one optimizer update; `state` is donated.
+
+    Args:
+      state: weights and optimizer.
+      batches: microbatches of one shape, weights over all of them.
+      extras: further arrays for the objective, one tuple a microbatch.
+
+    Returns:
+      (state, metrics, info) on the device: nothing waits.
+    """
+    if self._gradients is None:
+      self._gradients = self._zeros(state.params)
+    gradients, self._gradients = self._gradients, None
+    metrics = self._no_metrics(state.params, batches[0], extras)
+    for i, batch in enumerate(batches):
+      extra = extras[i] if extras else ()
+      batch = jax.device_put(batch, self._rows)
+      gradients, metrics = self._accumulate(
+        state.params, gradients, metrics, batch, *extra
+      )
+    state, self._gradients, info = self._apply(state, gradients)
+    return state, metrics, info
+
+  def _no_metrics(self, params, batch, extras):
+    """Zeros of the objective's metrics, their shapes found once."""
+    if self._empty is None:
+      extra = extras[0] if extras else ()
+      shapes = jax.eval_shape(
+        functools.partial(self._objective, self.config), params, batch, *extra
+      )[1]
+      self._empty = jax.tree.map(lambda x: x.dtype.type(0), shapes)
+    full = sharding.replicated(self._mesh)
+    return jax.device_put(self._empty, full)
