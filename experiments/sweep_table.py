@@ -97,8 +97,8 @@ def markdown(arms: Arms, missing: Sequence[str] = ()) -> str:
 
 def _pairs(arms: Arms) -> list[str]:
   lines = [
-    '| pair, same seeds | test success: won-lost-tied | p | area: won-lost-tied '
-    '| p |',
+    '| pair, same seeds | test success: won-lost-tied | p '
+    '| area: won-lost-tied | p |',
     '|---|---|---|---|---|',
   ]
   for one, two in itertools.combinations(arms, 2):
@@ -113,7 +113,7 @@ def _pairs(arms: Arms) -> list[str]:
   lines += [
     '',
     f'p: two-sided sign test. With {most} seed(s) it cannot fall below '
-    f'{min(1.0, 2 / 2**most):.3g}, and no correction is made for several pairs.',
+    f'{min(1.0, 2 / 2**most):.3g}; several pairs are not corrected for.',
   ]
   return lines
 
