@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.text import chat
+from agentrl_jax.text import chat, schemas
+
+schema_from_function = schemas.from_function
 
 _KEYS = frozenset(('name', 'args', 'arguments'))
 
@@ -83,6 +85,31 @@ def render_call(call: types.ToolCall, style: str | chat.Style = 'tiny') -> str:
   if any(name in body for name in style.specials):
     body = body.replace('<', '\\u003c')
   return f'{style.call[0]}{body}{style.call[1]}'
+
+
+def error_texts(style: str | chat.Style = 'tiny') -> tuple[str, ...]:
+  """Returns what `parse` says of the usual faults.
+
+  A tokenizer that has seen these a few times spends few tokens on them.
+  """
+  style = chat.style(style)
+  opening, closing = _tags(style)
+  call = f'{opening}{{"name":"f"}}{closing}'
+  faulty = (
+    f'{opening}{{"name":',
+    f'{opening}{{"name":"f"}}',
+    f'{call} f',
+    closing,
+    f'{opening}{{"name":"f","args":{{}}{closing}',
+    f'{opening}f{closing}',
+    f'{opening}{{f}}{closing}',
+    f'{opening}{{"name":"f"}}}}{closing}',
+    f'{opening}[]{closing}',
+    f'{opening}{{}}{closing}',
+    f'{opening}{{"name":"f","args":"f"}}{closing}',
+    f'{opening}{{"name":"f","f":"f"}}{closing}',
+  )
+  return tuple(parse(text, style).error for text in faulty)
 
 
 def as_call(call: types.ToolCall | Mapping[str, Any]) -> types.ToolCall:
