@@ -98,7 +98,7 @@ def maxrl(
   Returns:
     [B] float32, 0 where masked and in constant groups.
 
-  Reference: maximum-likelihood RL, Tajwar et al. 2026: for 0/1 rewards an
+  Reference: MaxRL, Tajwar et al. 2026, arXiv:2602.02710: for 0/1 rewards an
   estimate of the gradient of log(success rate).
   """
   stats = grouped.group_statistics(
