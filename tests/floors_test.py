@@ -19,6 +19,7 @@ PACKAGE = ROOT / 'agentrl_jax'
 FLOORS = {
   'types': 0,
   'batch': 0,
+  'packing': 0,
   'config': 0,
   'reductions': 0,
   'rng': 0,
@@ -41,6 +42,7 @@ FLOORS = {
   'metrics': 5,
   'plots': 5,
   'report': 5,
+  'assembly': 5.5,  # config -> parts; shared by the programs
   'evaluate': 6,
   'finetune': 6,
   'serve': 6,
