@@ -7,7 +7,7 @@ test.
 from typing import Any
 
 from agentrl_jax import tables
-from agentrl_jax.envs import arithmetic, base, flight
+from agentrl_jax.envs import arithmetic, base, flight, panels
 
 ENVS = {
   'flight': flight.FlightEnv,
@@ -28,3 +28,20 @@ def make(name: str, **options: Any) -> base.Env:
   """
   env_class = tables.resolve(ENVS, name)
   return env_class(**base.split_options(env_class, options)[0])
+
+
+def tasks(name: str, split: str, **options: Any) -> panels.Dataset:
+  """Opens a fixed panel of tasks; `panels.tasks` says the options."""
+  env_class = tables.resolve(ENVS, name)
+  return panels.tasks(name, env_class, split, **options)
+
+
+def demonstrations(name: str, **options: Any) -> panels.Dataset:
+  """Opens scripted episodes; `panels.demonstrations` says the options."""
+  env_class = tables.resolve(ENVS, name)
+  return panels.demonstrations(name, env_class, **options)
+
+
+# Until assembly.py says `envs.tasks` instead of `envs.tasks.tasks`.
+tasks.tasks = tasks
+tasks.demonstrations = demonstrations

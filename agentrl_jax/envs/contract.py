@@ -29,6 +29,7 @@ class _Step:
   texts: tuple[str, ...]
   reward: float
   done: bool
+  valid: bool
   key: str | None
 
 
@@ -137,7 +138,8 @@ def _step(env: base.Env, action: types.Action) -> _Step:
   )
   key = env.state_key()
   _require(key is None or isinstance(key, str), 'state_key is str', key)
-  return _Step(texts, result.reward, result.done, key)
+  valid = result.info['valid']
+  return _Step(texts, result.reward, result.done, valid, key)
 
 
 def _play(env: base.Env, actions: Sequence[types.Action]) -> list[_Step]:
@@ -201,7 +203,9 @@ def _malformed_actions(make, task) -> None:
       raise
     except Exception as error:
       raise ContractError(f'malformed actions never raise: {action}') from error
-    _require(any(step.texts), 'a malformed action is told what is wrong')
+    _require(
+      step.valid or any(step.texts), 'a malformed action is told what is wrong'
+    )
     if step.done:  # a call that some tool takes may end the episode
       env.close()
       env = make()
@@ -255,7 +259,7 @@ def _snapshots(make, task, actions) -> None:
 
 
 def _closing(make, task) -> None:
-  threads = threading.active_count()
+  threads = set(threading.enumerate())
   env = make()
   env.reset(task)
   env.close()
@@ -267,7 +271,8 @@ def _closing(make, task) -> None:
   del env
   gc.collect()
   _require(gone() is None, 'close leaves nothing that holds the environment')
-  _require(threading.active_count() <= threads, 'close leaves no threads')
+  started = set(threading.enumerate()) - threads
+  _require(not started, 'close leaves no threads', started)
 
 
 def _oracle(make, env_class, task) -> None:

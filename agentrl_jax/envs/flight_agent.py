@@ -33,13 +33,13 @@ class Rates:
   `malformed` breaks the JSON.
   """
 
-  skip_filter: float = 0.13
-  no_early: float = 0.18
+  skip_filter: float = 0.14
+  no_early: float = 0.2
   by_time: float = 0.15
   page: float = 0.05
   research: float = 0.03
-  skip_check: float = 0.42
-  order_sold_out: float = 0.3
+  skip_check: float = 0.44
+  order_sold_out: float = 0.32
   broad_query: float = 0.0
   malformed: float = 0.01
 

@@ -17,7 +17,7 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from agentrl_jax import envs, tables, types
+from agentrl_jax import types
 from agentrl_jax.envs import base
 
 SPLITS = ('train', 'validation', 'test')
@@ -83,6 +83,7 @@ class _Decoder:
 
 def tasks(
   name: str,
+  env_class: type,
   split: str,
   *,
   num_train: int = 4096,
@@ -93,7 +94,8 @@ def tasks(
   """Opens a panel of tasks, generating all panels at first use.
 
   Args:
-    name: a key of `ENVS` or `'package.module:Name'`.
+    name: of the environment; names the tasks, and seeds them.
+    env_class: draws them.
     split: 'train', 'validation' or 'test'.
     num_train: tasks of the train panel. Shrinking a panel keeps its first ones.
     num_validation: tasks of the validation panel.
@@ -104,11 +106,11 @@ def tasks(
     An indexable of `Task` with a length.
 
   Raises:
-    ValueError: unknown environment, split or option.
+    ValueError: unknown split or option.
   """
   if split not in SPLITS:
     raise ValueError(f'unknown split {split!r}; known: {", ".join(SPLITS)}')
-  env_class, _, options = _resolve(name, options)
+  _, options = _parted(env_class, options)
   sizes = dict(zip(SPLITS, (num_train, num_validation, num_test)))
 
   def records_of(panel: str) -> Callable[[], Iterator[dict[str, Any]]]:
@@ -121,6 +123,7 @@ def tasks(
 
   directory = _prepare(
     name,
+    env_class,
     'tasks',
     {'sizes': sizes, 'options': options},
     'TaskPanels',
@@ -131,6 +134,7 @@ def tasks(
 
 def demonstrations(
   name: str,
+  env_class: type,
   *,
   num: int = 4000,
   seed: int = 0,
@@ -140,7 +144,8 @@ def demonstrations(
   """Opens scripted episodes, generating them at first use.
 
   Args:
-    name: a key of `ENVS` or `'package.module:Name'`.
+    name: of the environment; seeds the tasks.
+    env_class: draws and plays them.
     num: episodes.
     seed: of tasks and mistakes; none of the tasks is in a panel.
     rates: mistake rates to change, as the environment's agent names them.
@@ -151,9 +156,9 @@ def demonstrations(
     with a length.
 
   Raises:
-    ValueError: unknown environment, option, or one without a scripted agent.
+    ValueError: unknown option, or no scripted agent.
   """
-  env_class, env_options, options = _resolve(name, options)
+  env_options, options = _parted(env_class, options)
   if not hasattr(env_class, 'demonstrate'):
     raise ValueError(f'environment {name!r} has no scripted agent')
 
@@ -180,6 +185,7 @@ def demonstrations(
   what |= {'options': options, 'env_options': env_options}
   directory = _prepare(
     name,
+    env_class,
     'demonstrations',
     what,
     'Demonstrations',
@@ -188,12 +194,12 @@ def demonstrations(
   return Dataset(directory, 'demonstrations', _Decoder(name))
 
 
-def _resolve(
-  name: str, options: Mapping[str, Any]
-) -> tuple[type, dict[str, Any], dict[str, Any]]:
-  env_class = tables.resolve(envs.ENVS, name)
+def _parted(
+  env_class: type, options: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+  """Options of the environment; options of its tasks, none left out."""
   env_options, given = base.split_options(env_class, options)
-  return env_class, env_options, {**env_class.task_defaults, **given}
+  return env_options, {**env_class.task_defaults, **given}
 
 
 def _draw(
@@ -221,22 +227,21 @@ def _json(value: Any) -> str:
   return json.dumps(value, separators=(',', ':'))
 
 
-def _code_version(name: str) -> str:
+def _code_version(env_class: type) -> str:
   """Digest of the code that generates: edited code never meets old data."""
   folder = pathlib.Path(__file__).parent
   paths = [*folder.glob('*.py'), *folder.glob('builders/*.py')]
   paths = [p for p in paths if p.stem not in ('contract', 'pool')]
-  if name not in envs.ENVS:
-    source = inspect.getsourcefile(tables.resolve(envs.ENVS, name))
-    paths.append(pathlib.Path(source))
+  paths.append(pathlib.Path(inspect.getsourcefile(env_class)))
   digest = hashlib.blake2b(digest_size=8)
-  for path in sorted(paths):
+  for path in sorted(set(paths)):
     digest.update(path.read_bytes())
   return digest.hexdigest()
 
 
 def _prepare(
   name: str,
+  env_class: type,
   kind: str,
   what: Mapping[str, Any],
   builder: str,
@@ -248,7 +253,7 @@ def _prepare(
   written elsewhere and renamed when whole; what a killed process left is swept
   away by the next.
   """
-  text = json.dumps([what, _code_version(name)], sort_keys=True)
+  text = json.dumps([what, _code_version(env_class)], sort_keys=True)
   digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
   label = re.sub(r'\W+', '_', name)
   root = cache_root()
