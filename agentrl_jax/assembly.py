@@ -10,8 +10,17 @@ from typing import Any
 import jax
 import ml_collections
 
-from agentrl_jax import advantages, envs, losses, sharding, tables
+from agentrl_jax import (
+  advantages,
+  checkpoint,
+  envs,
+  losses,
+  rng,
+  sharding,
+  tables,
+)
 from agentrl_jax.envs import tasks as tasks_lib
+from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rewards import REWARDS
 from agentrl_jax.rollout import loop
@@ -38,15 +47,34 @@ def cache_root() -> pathlib.Path:
   return pathlib.Path(given or pathlib.Path.home() / '.cache' / 'agentrl_jax')
 
 
-def reward_faults(config: ml_collections.ConfigDict) -> list[str]:
-  """Returns what is wrong with `config.rewards`, [] if nothing is."""
-  faults = []
+def faults(config: ml_collections.ConfigDict) -> list[str]:
+  """Returns what is wrong with names and options that tables explain."""
+  out = []
   for name, _ in config.rewards:
     try:
       tables.resolve(REWARDS, name)
     except ValueError as e:
-      faults.append(f'config.rewards: {e}')
-  return faults
+      out.append(f'config.rewards: {e}')
+  try:
+    envs.make(config.env.name, **env_options(config)).close()
+  except (TypeError, ValueError) as e:
+    out.append(f'config.env.options: {e}')
+  for field, function in (
+    (
+      'advantage',
+      _table_entry(advantages.ESTIMATORS, config.advantage.estimator),
+    ),
+    ('loss', _table_entry(losses.LOSSES, config.loss.name)),
+  ):
+    out += _unknown_options(field, function, config[field].options)
+  return out
+
+
+def _table_entry(table, name):
+  try:
+    return tables.resolve(table, name)
+  except ValueError:
+    return None  # reported under its own field
 
 
 def model_config(
@@ -158,7 +186,66 @@ def collector(
   )
 
 
+def first_params(
+  config: ml_collections.ConfigDict, model: ModelConfig, mesh: jax.sharding.Mesh
+) -> Any:
+  """Returns the weights to begin with: drawn by the seed, or of `init_from`."""
+  if config.init_from:
+    return saved_params(config.init_from, model, mesh)
+  placed = jax.tree.map(lambda x: x.sharding, abstract_params(model, mesh))
+  init = jax.jit(
+    functools.partial(params_lib.init, model), out_shardings=placed
+  )
+  return init(rng.stream(config.seed, 'init'))
+
+
+def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
+  """Returns the weights of a run's last checkpoint, placed on the mesh.
+
+  Raises:
+    ValueError: no checkpoint there, or of another shape.
+  """
+  directory = pathlib.Path(run) / 'checkpoints'
+  if not directory.is_dir():
+    raise ValueError(f'{run}: no checkpoints/ in it; give a run directory')
+  saved = checkpoint.Checkpoints(str(directory), keep=2)
+  if saved.latest is None:
+    raise ValueError(f'{directory}: no whole checkpoint')
+  like = abstract_params(model, mesh)
+  try:
+    return saved.restore_part(saved.latest, {'params': like})['params']
+  except (KeyError, TypeError, ValueError) as e:
+    raise ValueError(f'{run}: weights of another model: {e}') from e
+  finally:
+    saved.close()
+
+
+def abstract_params(model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
+  """Returns shapes and shardings of the weights."""
+  shapes = params_lib.abstract(model)
+  placed = sharding.shardings(params_lib.logical_axes(model), shapes, mesh)
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    shapes,
+    placed,
+  )
+
+
 def digest(value: Any) -> str:
   """Returns a short hash of JSON-like content."""
   text = json.dumps(value, sort_keys=True, default=list)
   return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _unknown_options(field: str, function: Any, options) -> list[str]:
+  """Faults of keyword arguments that a function does not take."""
+  if function is None:
+    return []
+  known = getattr(function, 'options', None)
+  if known is None:
+    return []
+  return [
+    f'config.{field}.options.{name}: unknown; known: {", ".join(sorted(known))}'
+    for name in options
+    if name not in known
+  ]

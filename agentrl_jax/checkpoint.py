@@ -4,6 +4,7 @@ A step directory appears by a rename once everything in it is written, so that
 a killed run never leaves half a checkpoint that is later loaded.
 """
 
+import json
 import logging
 import os
 import pathlib
@@ -15,6 +16,8 @@ from typing import Any
 import jax
 import orbax.checkpoint as ocp
 from orbax.checkpoint.checkpoint_managers import preservation_policy
+
+from agentrl_jax import config as config_lib
 
 
 class Checkpoints:
@@ -99,9 +102,59 @@ class Checkpoints:
       ) from e
     return restored['state'], dict(restored['meta'])
 
+  def restore_part(self, step: int, like: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns some fields of a saved state, e.g. like={'params': shapes}."""
+    directory = pathlib.Path(self._manager.directory) / str(step) / 'state'
+    with ocp.PyTreeCheckpointer() as reader:
+      wanted = abstract(dict(like))
+      return reader.restore(
+        directory,
+        args=ocp.args.PyTreeRestore(
+          item=wanted,
+          restore_args=ocp.checkpoint_utils.construct_restore_args(wanted),
+          partial_restore=True,
+        ),
+      )
+
   def close(self) -> None:
     """Frees the manager's threads."""
     self._manager.close()
+
+
+def claim(workdir: str | os.PathLike[str], config: Any) -> None:
+  """Writes `config.json`, or checks that the run there has the same config.
+
+  Raises:
+    ConfigError: another config: every differing field is listed.
+  """
+  path = pathlib.Path(workdir) / 'config.json'
+  mine = json.loads(config_lib.to_json(config))
+  if not path.exists():
+    partial = path.with_suffix('.tmp')
+    partial.write_text(config_lib.to_json(config) + '\n')
+    partial.replace(path)
+    return
+  theirs, mine = (_leaves(x) for x in (json.loads(path.read_text()), mine))
+  changed = sorted(
+    key
+    for key in mine.keys() | theirs.keys()
+    if mine.get(key) != theirs.get(key)
+  )
+  if changed:
+    raise config_lib.ConfigError(
+      f'config.{key}={mine.get(key)!r}: the run in {workdir} has '
+      f'{theirs.get(key)!r}; use another --workdir'
+      for key in changed
+    )
+
+
+def _leaves(tree: Any, prefix: str = '') -> dict[str, Any]:
+  if not isinstance(tree, dict) or not tree:
+    return {prefix[:-1]: tree}
+  out = {}
+  for key, value in tree.items():
+    out |= _leaves(value, f'{prefix}{key}.')
+  return out
 
 
 def abstract(tree: Any) -> Any:

@@ -63,7 +63,7 @@ def default() -> ml_collections.ConfigDict:
     dict(
       seed=0,  # of the run: weights, data order, sampling
       init_from='',  # run directory to warm-start the policy from
-      compilation_cache='',  # directory; '' = none
+      compilation_cache='auto',  # directory; auto: the user's; '' = none
       env=dict(
         name='flight',  # a name in ENVS or 'package.module:Class'
         options=ml_collections.ConfigDict(),  # keyword arguments of the env
@@ -115,6 +115,7 @@ def default() -> ml_collections.ConfigDict:
       loss=dict(
         name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
         options=ml_collections.ConfigDict(),  # its keyword arguments
+        sequence='turn',  # turn | trajectory, for losses with sequence ratios
         weighting='trajectory',  # see losses.token_weights
         weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
         kl_coef=0.0,  # of KL to the reference policy, >= 0
@@ -138,7 +139,7 @@ def default() -> ml_collections.ConfigDict:
         test_tasks=1024,  # at the end, once
       ),
       checkpoint=dict(
-        every=5,  # iterations
+        every=1,  # iterations
         sft_every=50,  # updates
         keep=2,  # last checkpoints kept, best by validation besides
       ),
@@ -188,6 +189,16 @@ def load_module(path: str):
   return module
 
 
+def load_sibling(file: str, name: str) -> ml_collections.ConfigDict:
+  """Returns the config of another file in the same folder.
+
+  Args:
+    file: `__file__` of the config that builds on it.
+    name: of the other file.
+  """
+  return load(str(pathlib.Path(file).parent / name))
+
+
 def _execute(file: pathlib.Path) -> ml_collections.ConfigDict:
   try:
     module = load_module(str(file))
@@ -235,7 +246,7 @@ def _set(config: ml_collections.ConfigDict, field: str, text: str) -> str:
   free = len(parts) > 1 and parts[-2] == 'options'
   if parts[-1] not in node and not free:
     return _unknown(config, field)
-  old = node[parts[-1]] if parts[-1] in node else None
+  old = node.get(parts[-1])
   try:
     value = _parse(text, old)
     if parts[-1] in node:
@@ -299,6 +310,7 @@ _CHOICES = {
   'model.dtype': ('auto', 'float32', 'bfloat16'),
   'train.constant_groups': ('keep', 'drop'),
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
+  'loss.sequence': ('turn', 'trajectory'),
   'loss.weighting': (
     'token',
     'sequence_token_mean',
@@ -387,6 +399,7 @@ def validate(
   *,
   tables: Mapping[str, Iterable[str]] | None = None,
   num_devices: int | None = None,
+  more: Iterable[str] = (),
 ) -> None:
   """Raises ConfigError with every fault of `config`.
 
@@ -395,6 +408,7 @@ def validate(
     tables: known names by field, e.g. {'env.name': ENVS}; a value with a colon
       ('package.module:Name') is accepted for any of them.
     num_devices: of this process group, to check `mesh`; None = not checked.
+    more: faults that were found elsewhere, listed with the rest.
   """
   flat = flatten(config)
   known = flatten(default())
@@ -417,6 +431,7 @@ def validate(
       faults.append(_choice(field, flat[field], names))
   faults += _relations(config)
   faults += _mesh_faults(config, num_devices)
+  faults += more
   if faults:
     raise ConfigError(faults)
 

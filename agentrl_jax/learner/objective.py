@@ -85,7 +85,9 @@ class PolicyObjective:
   """Policy loss, KL to a reference and entropy bonus.
 
   Attributes:
-    loss: `f(logprobs, old_logprobs, advantages, mask) -> [R, T]`.
+    loss: as in `losses.LOSSES`, its options bound.
+    sequence: what a sequence ratio is taken over, 'turn' or 'trajectory' (the
+      part of it that lies in one packed segment).
     kl_coef, kl_estimator: of the KL penalty; coefficient 0 = none.
     entropy_coef: of the bonus.
     temperature: at which the tokens were sampled.
@@ -93,6 +95,7 @@ class PolicyObjective:
   """
 
   loss: Callable
+  sequence: str = 'turn'
   kl_coef: float = 0.0
   kl_estimator: str = 'k3'
   entropy_coef: float = 0.0
@@ -112,7 +115,11 @@ class PolicyObjective:
       config, params, batch, self.temperature
     )
     values = self.loss(
-      logprobs, batch.behavior_logprobs, batch.advantages, mask
+      logprobs,
+      batch.behavior_logprobs,
+      batch.advantages,
+      self._sequence_ids(batch),
+      mask,
     )
     policy = losses.aggregate(values, weights)
     kl = jnp.zeros(())
@@ -144,6 +151,18 @@ class PolicyObjective:
     }
     return loss, Metrics(sums, maxima)
 
+  def _sequence_ids(self, batch: TokenBatch) -> jax.Array:
+    """[R, T] int32 ids of turns or of packed segments, -1 = in none."""
+    rows, length = batch.tokens.shape
+    segments = batch.segment_ids + jnp.arange(rows)[:, None] * (length + 1)
+    if self.sequence == 'trajectory':
+      return jnp.where(batch.mask, segments, -1)
+    # A turn's tokens are contiguous in its segment: its id is where it starts.
+    first = batch.mask & ~jnp.pad(batch.mask, [(0, 0), (1, 0)])[:, :-1]
+    starts = jax.lax.cummax(jnp.where(first, jnp.arange(length), -1), axis=1)
+    ids = starts + jnp.arange(rows)[:, None] * length
+    return jnp.where(batch.mask, ids, -1)
+
 
 def policy_objective(
   loss: Callable, config_loss: Mapping[str, Any], temperature: float
@@ -158,6 +177,7 @@ def policy_objective(
   options = config_loss['options']
   return PolicyObjective(
     loss=loss,
+    sequence=config_loss['sequence'],
     kl_coef=config_loss['kl_coef'],
     kl_estimator=config_loss['kl_estimator'],
     entropy_coef=config_loss['entropy_coef'],

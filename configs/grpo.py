@@ -1,0 +1,16 @@
+"""Trajectory-level baseline (GRPO) on the same data path as configs/gigpo.py.
+
+Claim: the only difference to GiGPO is the grouping of the advantages.
+Command: python experiments/launch.py --config=configs/grpo.py
+Hardware: two CPU cores.
+Number reached: not yet run.
+"""
+
+from agentrl_jax import config as config_lib
+
+
+def get_config():
+  """Returns the main job with the trajectory-level estimator."""
+  config = config_lib.load_sibling(__file__, 'gigpo.py')
+  config.advantage.estimator = 'grpo'
+  return config
