@@ -5,12 +5,12 @@ served by a grain pipeline whose batch `i` depends on (rows, seed, i) alone: a
 resumed run asks for the batches it has not seen.
 """
 
-import bisect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from agentrl_jax import packing
 from agentrl_jax.text import chat, templates
 from agentrl_jax.text.tokenizer import Tokenizer
 
@@ -61,7 +61,7 @@ def sft_rows(
       f'cut: raise row_length={row_length} (config.train.row_length, which '
       'follows config.rollout.max_context)'
     )
-  members = pack(lengths, row_length)
+  members = packing.pack(lengths, row_length)
   shape = (len(members), row_length)
   rows = {
     'tokens': np.zeros(shape, np.int32),
@@ -83,34 +83,6 @@ def sft_rows(
       rows['weights'][r, start] = 0.0
       start = end
   return rows
-
-
-def pack(lengths: Sequence[int], row_length: int) -> list[list[int]]:
-  """Packs whole items into rows: best fit, longest first.
-
-  Returns:
-    For each row the indices of its items, ascending; rows in the order of their
-    first item. Deterministic.
-
-  Raises:
-    ValueError: an item longer than a row.
-  """
-  open_rows: list[tuple[int, int]] = []  # (room, row), sorted
-  rows: list[list[int]] = []
-  for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-    length = lengths[index]
-    if length > row_length:
-      raise ValueError(f'item {index}: {length} > row_length={row_length}')
-    at = bisect.bisect_left(open_rows, (length, -1))
-    if at < len(open_rows):
-      room, row = open_rows.pop(at)
-    else:
-      room, row = row_length, len(rows)
-      rows.append([])
-    rows[row].append(index)
-    if room > length:
-      bisect.insort(open_rows, (room - length, row))
-  return sorted(sorted(row) for row in rows)
 
 
 def sft_batches(rows: Rows, *, num_rows: int, seed: int):

@@ -1,0 +1,214 @@
+"""Locks: names and layouts of the Hugging Face format, both directions."""
+
+import dataclasses
+import json
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from agentrl_jax.models import hf, params, transformer
+from agentrl_jax.models.config import ModelConfig
+
+CONFIG = ModelConfig(
+  num_layers=2,
+  d_model=12,
+  num_heads=4,
+  num_kv_heads=2,
+  head_dim=6,
+  d_ff=20,
+  vocab_size=11,
+  rope_theta=5e5,
+  norm_epsilon=1e-5,
+)
+VARIANTS = {
+  'untied': CONFIG,
+  'tied': dataclasses.replace(CONFIG, tie_embeddings=True),
+  'llama': dataclasses.replace(CONFIG, qk_norm=False),
+}
+
+
+def random_params(config, seed=0):
+  """Norms are random too: weights of one would hide a swap."""
+  draw = np.random.default_rng(seed)
+  return jax.tree.map(
+    lambda x: draw.normal(0.5, 0.4, x.shape).astype(np.float32),
+    params.abstract(config),
+  )
+
+
+def assert_same(left, right):
+  assert jax.tree.structure(left) == jax.tree.structure(right)
+  for a, b in zip(jax.tree.leaves(left), jax.tree.leaves(right)):
+    np.testing.assert_array_equal(a, b)
+
+
+def edit_config(directory, **fields):
+  path = directory / 'config.json'
+  path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+@pytest.mark.parametrize('shard_bytes', (4 << 30, 3000))
+def test_save_and_load_give_the_weights_back(variant, shard_bytes, tmp_path):
+  config = VARIANTS[variant]
+  made = random_params(config)
+  hf.save(tmp_path, config, made, shard_bytes=shard_bytes)
+  assert len(list(tmp_path.glob('*.safetensors'))) == (
+    1 if shard_bytes > 3000 else len(set(files_of(tmp_path).values()))
+  )
+  loaded_config, loaded = hf.load(tmp_path)
+  assert loaded_config == config
+  assert_same(loaded, made)
+  assert all(isinstance(x, jax.Array) for x in jax.tree.leaves(loaded))
+
+
+def files_of(directory):
+  index = directory / 'model.safetensors.index.json'
+  return json.loads(index.read_text())['weight_map']
+
+
+def test_layout_by_hand(tmp_path):
+  made = random_params(CONFIG)
+  hf.save(tmp_path, CONFIG, made)
+  there = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  layers = made['layers']
+  # Row h*C + c of q_proj is what head h's component c reads from the input.
+  q = there['model.layers.1.self_attn.q_proj.weight']
+  assert q.shape == (24, 12)
+  np.testing.assert_array_equal(q[3 * 6 + 5], layers['q'][1, :, 3, 5])
+  # Column h*C + c of o_proj is what it writes to the output.
+  o = there['model.layers.0.self_attn.o_proj.weight']
+  np.testing.assert_array_equal(o[:, 2 * 6 + 1], layers['o'][0, 2, 1])
+  down = there['model.layers.0.mlp.down_proj.weight']
+  np.testing.assert_array_equal(down, layers['down'][0].T)
+  np.testing.assert_array_equal(there['lm_head.weight'], made['head'].T)
+  np.testing.assert_array_equal(
+    there['model.layers.1.post_attention_layernorm.weight'],
+    layers['mlp_norm'][1],
+  )
+  assert len(there) == 3 + 2 * 11
+
+
+def test_config_fields(tmp_path):
+  hf.save(tmp_path, CONFIG, random_params(CONFIG), fields={'eos_token_id': 1})
+  fields = json.loads((tmp_path / 'config.json').read_text())
+  expected = {
+    'model_type': 'qwen3',
+    'architectures': ['Qwen3ForCausalLM'],
+    'hidden_size': 12,
+    'num_key_value_heads': 2,
+    'head_dim': 6,
+    'rms_norm_eps': 1e-5,
+    'tie_word_embeddings': False,
+    'dtype': 'float32',
+    'eos_token_id': 1,
+  }
+  assert {key: fields[key] for key in expected} == expected
+  assert fields['rope_parameters']['rope_theta'] == 5e5
+
+
+def test_transformers_reads_the_config(tmp_path):
+  transformers = pytest.importorskip('transformers')
+  for config in VARIANTS.values():
+    hf.save(tmp_path, config, random_params(config))
+    theirs = transformers.AutoConfig.from_pretrained(tmp_path)
+    assert theirs.head_dim == 6
+    fields = theirs.to_dict()
+    assert hf.read_config(fields) == config
+
+
+def test_dtype_is_kept_or_converted(tmp_path):
+  made = jax.tree.map(
+    lambda x: x.astype(ml_dtypes.bfloat16), random_params(CONFIG)
+  )
+  hf.save(tmp_path, CONFIG, made)
+  config, loaded = hf.load(tmp_path)
+  assert config.dtype == 'bfloat16'
+  assert_same(loaded, made)
+  config, loaded = hf.load(tmp_path, dtype='float32')
+  assert config.dtype == 'float32'
+  assert_same(loaded, jax.tree.map(lambda x: x.astype(np.float32), made))
+
+
+def test_shardings_are_followed(tmp_path):
+  made = random_params(CONFIG)
+  hf.save(tmp_path, CONFIG, made)
+  mesh = jax.make_mesh((1,), ('fsdp',))
+  sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+  shardings = jax.tree.map(lambda _: sharding, made)
+  _, loaded = hf.load(tmp_path, shardings=shardings)
+  assert {x.sharding for x in jax.tree.leaves(loaded)} == {sharding}
+  assert_same(loaded, made)
+
+
+REFUSED = {
+  'hidden_act': 'gelu',
+  'attention_bias': True,
+  'mlp_bias': True,
+  'attention_dropout': 0.1,
+  'use_sliding_window': True,
+  'sliding_window': 4096,
+  'layer_types': ['full_attention', 'sliding_attention'],
+  'rope_scaling': {'rope_type': 'yarn', 'factor': 4.0},
+  'rope_parameters': {'rope_type': 'llama3', 'rope_theta': 5e5},
+  'quantization_config': {'quant_method': 'fp8'},
+  'partial_rotary_factor': 0.5,
+  'a_field_of_the_future': 2.0,
+  'model_type': 'qwen3_moe',
+}
+
+
+@pytest.mark.parametrize('field', REFUSED)
+def test_a_field_that_changes_the_maths_is_refused(field, tmp_path):
+  hf.save(tmp_path, CONFIG, random_params(CONFIG))
+  edit_config(tmp_path, **{field: REFUSED[field]})
+  with pytest.raises(ValueError, match=field):
+    hf.load(tmp_path)
+
+
+def test_all_faults_of_a_config_are_told_at_once():
+  fields = hf.write_config(CONFIG)
+  del fields['hidden_size']
+  with pytest.raises(ValueError, match='hidden_size.*attention_bias'):
+    hf.read_config({**fields, 'attention_bias': True})
+
+
+def test_missing_extra_and_misshapen_tensors_are_named(tmp_path):
+  made = random_params(CONFIG)
+  hf.save(tmp_path, CONFIG, made)
+  path = tmp_path / 'model.safetensors'
+  tensors = safetensors.numpy.load_file(path)
+  norm = tensors.pop('model.norm.weight')
+  bias = 'model.layers.0.self_attn.q_proj.bias'
+  safetensors.numpy.save_file({**tensors, bias: norm}, path)
+  with pytest.raises(ValueError, match=r'model\.norm.*q_proj\.bias'):
+    hf.load(tmp_path)
+  tensors['model.norm.weight'] = norm[:-1].copy()
+  safetensors.numpy.save_file(tensors, path)
+  with pytest.raises(ValueError, match=r'model\.norm\.weight is \(11,\)'):
+    hf.load(tmp_path)
+  with pytest.raises(ValueError, match='layers.*gate'):
+    layers = {k: v for k, v in made['layers'].items() if k != 'gate'}
+    hf.save(tmp_path, CONFIG, {**made, 'layers': layers})
+  with pytest.raises(ValueError, match='no config.json'):
+    hf.load(tmp_path / 'nowhere')
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_logits_are_those_of_transformers(variant, tmp_path):
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  config = VARIANTS[variant]
+  tokens = np.random.default_rng(1).integers(0, 11, (2, 9))
+  hf.save(tmp_path / 'ours', config, random_params(config))
+  model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / 'ours')
+  model.save_pretrained(tmp_path / 'theirs')
+  with torch.no_grad():
+    theirs = model(torch.tensor(tokens)).logits.numpy()
+  for directory in ('ours', 'theirs'):
+    loaded_config, loaded = hf.load(tmp_path / directory)
+    ours, _ = transformer.forward(loaded_config, loaded, tokens)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)
