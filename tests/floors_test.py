@@ -42,6 +42,7 @@ FLOORS = {
   'metrics': 5,
   'plots': 5,
   'report': 5,
+  'runtime': 5,
   'assembly': 5.5,  # config -> parts; shared by the programs
   'evaluate': 6,
   'finetune': 6,
