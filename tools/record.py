@@ -1,7 +1,12 @@
 """Writes what runs reached into docs/numbers.json and the texts that quote it.
 
   tools/run tools/record.py RUN [RUN ...] --name=gigpo
+  tools/run tools/record.py LINES.jsonl --name=baselines
   tools/run tools/record.py            # only fills the texts again
+
+A RUN is a run or sweep directory, or a file of JSON lines as tools/play.py and
+tools/bench.py print them: {"agent": "oracle", "success": 1.0} gives
+`oracle_success`.
 
 Several runs (seeds) of one name give their mean, and `_min` and `_max` beside
 it. A text quotes a number, or a sweep's table, between markers:
@@ -138,6 +143,8 @@ def summary(run: pathlib.Path) -> dict[str, float]:
   largest. Success before RL is `eval_success_start`. All others: the last. A
   directory with `numbers.json` (a sweep, baselines) gives what stands there.
   """
+  if run.is_file():
+    return _lines(run)
   out = dict(_json(run / 'numbers.json'))
   columns = {}
   for row in metrics.read(run):
@@ -159,6 +166,18 @@ def summary(run: pathlib.Path) -> dict[str, float]:
   for step, value in columns.get('eval/success', []):
     if step == 0:
       out['eval_success_start'] = value
+  return out
+
+
+def _lines(path: pathlib.Path) -> dict[str, float]:
+  """JSON lines: the first text of each names its numbers."""
+  out = {}
+  for line in path.read_text().splitlines():
+    row = json.loads(line)
+    name = next(value for value in row.values() if isinstance(value, str))
+    for key, value in row.items():
+      if isinstance(value, int | float):
+        out[f'{name}_{key}'] = value
   return out
 
 

@@ -110,6 +110,14 @@ def test_several_seeds_give_mean_worst_and_best(tmp_path):
   assert '>96%<' in (tmp_path / 'README.md').read_text()
 
 
+def test_json_lines_are_named_by_their_first_text(tmp_path):
+  path = tmp_path / 'lines.jsonl'
+  path.write_text(
+    '{"agent": "oracle", "success": 1.0}\n{"agent": "random", "success": 0}\n'
+  )
+  assert record.summary(path) == {'oracle_success': 1.0, 'random_success': 0}
+
+
 def test_a_directory_without_numbers_is_refused(tmp_path):
   with pytest.raises(SystemExit, match='holds neither'):
     record.summary(tmp_path)
