@@ -107,17 +107,10 @@ def hgpo(
     ddof=1,
     **shared,
   )
+  options = dict(num_anchors=num_anchors, ddof=ddof, **shared)
   levels = [
-    _level(
-      turn_returns,
-      group_ids,
-      history_ids[..., j],
-      turn_mask,
-      num_anchors=num_anchors,
-      ddof=ddof,
-      **shared,
-    )
-    for j in range(history_ids.shape[-1])
+    _level(turn_returns, group_ids, ids, turn_mask, **options)
+    for ids in jnp.moveaxis(history_ids, -1, 0)
   ]
   weights = [jnp.where(c, w, 0.0) for (_, c), w in zip(levels, level_weights)]
   advantages = [a for a, _ in levels]
@@ -126,8 +119,8 @@ def hgpo(
     weights.append(jnp.where(turn_mask, base_weight, 0.0))
   if skip_zeros:
     weights = [jnp.where(a != 0, w, 0) for a, w in zip(advantages, weights)]
-  total = sum(w * a for a, w in zip(advantages, weights))
   norm = sum(weights)
+  total = sum(w * a for a, w in zip(advantages, weights))
   averaged = total / jnp.where(norm > 0, norm, 1)
   return averaged if base_place == 'averaged' else base_weight * base + averaged
 
