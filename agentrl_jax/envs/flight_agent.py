@@ -33,7 +33,7 @@ class Rates:
   `malformed` breaks the JSON.
   """
 
-  skip_filter: float = 0.14
+  skip_filter: float = 0.12
   no_early: float = 0.2
   by_time: float = 0.15
   page: float = 0.05

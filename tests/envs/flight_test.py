@@ -259,3 +259,53 @@ def test_values_are_few_enough_to_be_atoms_of_a_tokenizer():
 def test_impossible_worlds_are_errors(options):
   with pytest.raises(ValueError, match='give|legs'):
     flight_world.generate(0, **options)
+
+
+def test_a_leg_that_nobody_can_book_right_is_never_right():
+  flights = [[*row[:5], 0] for row in FLIGHTS]
+  database = flight_db.create(flights)
+  assert flight_db.best(database, 0, *ROUTE) is None
+  assert flight_db.verify(database, [ROUTE]) == [False]
+  flight_db.order(database, 0, 'CZ1501', '')
+  assert flight_db.verify(database, [ROUTE]) == [False]
+  database.close()
+
+
+def test_state_key_names_the_view_behind_the_last_observation():
+  one, two = start(), start()
+  say(one, 'search', **route(*ROUTE))
+  say(two, 'search', **route(*ROUTE))
+  say(two, 'filter', sort='price')
+  assert say(one, 'check_seat', flight='CA1501') == say(
+    two, 'check_seat', flight='CA1501'
+  )
+  assert one.state_key() != two.state_key()
+
+
+def test_an_order_closes_the_list_of_its_leg():
+  env = start()
+  say(env, 'search', **route(*ROUTE))
+  say(env, 'order', flight='CA1501')
+  assert say(env, 'page') == 'search first'
+
+
+def test_a_snapshot_does_not_change_with_the_episode():
+  env = start()
+  say(env, 'search', **route(*ROUTE))
+  snapshot, key = env.snapshot(), env.state_key()
+  for _ in range(2):
+    assert finish(env, 'CA1501', 'CA1831') == 1.0
+    env.restore(snapshot)
+    assert env.state_key() == key
+    assert say(env, 'check_seat', flight='CA1501').endswith('available')
+
+
+def test_notices_do_not_depend_on_the_turn():
+  env = start(distractors=0.5)
+  cities = ('Beijing', 'Xian', 'Wuhan')
+  seen = [
+    tuple(say(env, 'search', **route(a, b)) for a in cities for b in cities)
+    for _ in range(5)
+  ]
+  assert len(set(seen)) == 1
+  assert 0 < sum('notice' in text for text in seen[0]) < 9

@@ -175,3 +175,15 @@ def test_a_killed_generation_leaves_nothing_that_is_used(cache):
   assert len(panel) == 7
   assert time.monotonic() - start < 30  # the dead one's lock is free
   assert not list(cache.glob('.*.partial'))
+
+
+def test_a_dataset_appears_whole_by_one_rename(cache, monkeypatch):
+  def killed(*paths):
+    raise KeyboardInterrupt
+
+  with monkeypatch.context() as patch:
+    patch.setattr(panels.os, 'rename', killed)
+    with pytest.raises(KeyboardInterrupt):
+      envs.tasks('arithmetic', 'test', **SMALL)
+  assert all(path.name.startswith('.') for path in cache.iterdir())
+  assert len(envs.tasks('arithmetic', 'test', **SMALL)) == 7
