@@ -4,8 +4,6 @@ TensorFlow is not needed for any of it. Records keep the order in which they
 were generated: position i of a split is record i, on every machine.
 """
 
-import contextlib
-import io
 import pathlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
@@ -35,6 +33,14 @@ class _Ordered(tfds.core.GeneratorBasedBuilder):
       features=tfds.features.FeaturesDict(dict(self.fields)),
       disable_shuffling=True,
     )
+
+  # Two lines that TFDS would print; a redirected stdout would swallow those of
+  # other threads.
+  def _log_download_bytes(self):
+    pass
+
+  def _log_download_done(self):
+    pass
 
   def _split_generators(self, manager):
     del manager
@@ -76,8 +82,7 @@ def write(
     splits=splits, data_dir=directory, file_format='array_record'
   )
   tfds.disable_progress_bar()
-  with contextlib.redirect_stdout(io.StringIO()):
-    builder.download_and_prepare()
+  builder.download_and_prepare()
   return pathlib.Path(builder.data_dir)
 
 
