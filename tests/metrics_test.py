@@ -9,6 +9,10 @@ import pytest
 from agentrl_jax import metrics
 
 
+# Torn at its newline: another row would be glued to it.
+WHOLE = b'{"step": 9, "updates": 1, "wall_s": 2.0}'
+
+
 def make(path, **options):
   return metrics.Writer(path, tensorboard=False, **options)
 
@@ -46,7 +50,7 @@ def test_nan_and_infinities_are_strings_in_valid_json(tmp_path):
 
 
 @pytest.mark.parametrize(
-  'torn', [b'{"step": 9, "upd', b'{"step": 9}\n', b'\xff']
+  'torn', [b'{"step": 9, "upd', b'{"step": 9}\n', b'\xff', WHOLE]
 )
 def test_a_torn_last_line_is_ignored_and_cut_off(tmp_path, torn):
   make(tmp_path).write(1, {'x': 1})

@@ -61,11 +61,10 @@ def write(
   """
   lines = []
   for index, trajectory in enumerate(trajectories[:limit]):
-    size = len(trajectory.turns)
     record = Record(
       trajectory=trajectory,
-      advantages=_row(advantages, index, size, float),
-      anchors=_row(anchors, index, size, int),
+      advantages=_row(advantages, index, float),
+      anchors=_row(anchors, index, int),
     )
     lines.append(dumps(record))
   target = path(workdir, step, kind=kind)
@@ -107,7 +106,7 @@ def dumps(record: Record) -> str:
     ('advantage', record.advantages),
     ('anchor', record.anchors),
   ):
-    for turn, value in zip(turns, values or ()):
+    for turn, value in zip(turns, values or ()):  # padding is left out
       turn[key] = value
   return json.dumps(
     {
@@ -152,12 +151,12 @@ def loads(line: str) -> Record:
   return Record(trajectory=trajectory, **columns)
 
 
-def _row(table: Any, index: int, size: int, kind: type) -> tuple | None:
+def _row(table: Any, index: int, kind: type) -> tuple | None:
   if table is None:
     return None
   row = table[index]
   row = row.tolist() if hasattr(row, 'tolist') else row
-  return tuple(kind(value) for value in row[:size])
+  return tuple(kind(value) for value in row)
 
 
 def _fields(record: Any) -> dict[str, Any]:
