@@ -8,7 +8,6 @@ import pytest
 
 from agentrl_jax import metrics
 
-
 # Torn at its newline: another row would be glued to it.
 WHOLE = b'{"step": 9, "updates": 1, "wall_s": 2.0}'
 
