@@ -26,6 +26,12 @@ from typing import Any
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 LAUNCH = ROOT / 'experiments' / 'launch.py'
 
+# Pins itself, then becomes the trial. XLA sizes its thread pool accordingly.
+_PINNED = (
+  'import json, os, sys; os.sched_setaffinity(0, json.loads(sys.argv[1])); '
+  'os.execv(sys.argv[2], sys.argv[2:])'
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
@@ -117,12 +123,11 @@ class Pool:
     cores = self._free.pop(0)
     log = (directory / 'log.txt').open('ab')
     process = subprocess.Popen(
-      line,
+      [sys.executable, '-c', _PINNED, json.dumps(sorted(cores)), *line],
       stdin=subprocess.DEVNULL,
       stdout=log,
       stderr=subprocess.STDOUT,
       env=os.environ | {'OMP_NUM_THREADS': str(len(cores))},
-      preexec_fn=lambda: os.sched_setaffinity(0, cores),  # noqa: PLW1509
     )
     log.close()
     self._running[name] = (process, cores, line, time.monotonic())

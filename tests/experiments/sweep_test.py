@@ -98,6 +98,14 @@ def test_a_failed_trial_is_recorded_and_tried_again(run, monkeypatch, capsys):
   assert 'Failed' not in (workdir / 'table.md').read_text()
 
 
+def test_each_trial_has_its_own_cores(run):
+  act, workdir = run
+  act('--jobs=2')
+  dealt = [str(sorted(share)) for share in sweep.shares(2)]
+  for trial in ('one_s0', 'one_s1', 'two_s0', 'two_s1'):
+    assert (workdir / trial / 'calls').read_text().strip() in dealt
+
+
 def test_other_overrides_run_a_trial_again(run):
   act, workdir = run
   act()
