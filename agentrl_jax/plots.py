@@ -138,11 +138,15 @@ def _grid_of(*patterns: str) -> Callable[[Any, Rows], bool]:
 
 
 def _stack_of(prefix: str) -> Callable[[Any, Rows], bool]:
-  """Stacked areas of the keys with a prefix; parts only, not their sum."""
+  """Stacked areas of the keys with a prefix; parts that occur, not their sum."""
 
   def paint(figure, rows):
     keys = _keys(rows, [f'{prefix}*'])
-    keys = [key for key in keys if key != 'time/iteration_s']
+    keys = [
+      key
+      for key in keys
+      if key != 'time/iteration_s' and any(_series(rows, key)[1])
+    ]
     rows = [row for row in rows if any(key in row for key in keys)]
     if not keys or not rows:
       return False
