@@ -6,10 +6,10 @@ import jax.numpy as jnp
 MAX_LOG_RATIO = 20.0
 
 
-def clamped_difference(
+def difference(
   logprobs: chex.Array, other_logprobs: chex.Array, mask: chex.Array
 ) -> chex.Array:
-  """Returns log π - log μ, in ±20 and 0 where masked.
+  """Returns log π - log μ, 0 where masked.
 
   Masked *before* the subtraction, so that NaN or -inf under the mask reaches
   neither values nor gradients.
@@ -26,4 +26,12 @@ def clamped_difference(
   chex.assert_type(mask, bool)
   left = jnp.where(mask, logprobs, 0).astype(jnp.float32)
   right = jnp.where(mask, other_logprobs, 0).astype(jnp.float32)
-  return jnp.clip(left - right, -MAX_LOG_RATIO, MAX_LOG_RATIO)
+  return left - right
+
+
+def clamped_difference(
+  logprobs: chex.Array, other_logprobs: chex.Array, mask: chex.Array
+) -> chex.Array:
+  """Returns `difference` within ±20, safe to exponentiate."""
+  log_ratio = difference(logprobs, other_logprobs, mask)
+  return jnp.clip(log_ratio, -MAX_LOG_RATIO, MAX_LOG_RATIO)

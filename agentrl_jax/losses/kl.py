@@ -8,7 +8,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
-from agentrl_jax.losses.clamp import clamped_difference
+from agentrl_jax.losses.clamp import MAX_LOG_RATIO, difference
 
 
 def k1(d: chex.Array) -> chex.Array:
@@ -27,7 +27,8 @@ def k2(d: chex.Array) -> chex.Array:
 
 
 def k3(d: chex.Array) -> chex.Array:
-  """exp(-d) - 1 + d: unbiased and never negative."""
+  """exp(-d) - 1 + d, d in ±20: unbiased and never negative."""
+  d = jnp.clip(d, -MAX_LOG_RATIO, MAX_LOG_RATIO)
   return jnp.expm1(-d) + d
 
 
@@ -55,8 +56,11 @@ def kl_penalty(
 ) -> chex.Array:
   """Estimates KL(π || π_ref) token by token.
 
-      d = log π - log π_ref, clamped to ±20
+      d = log π - log π_ref
       k1 = d,  k2 = ½ d²,  k3 = exp(-d) - 1 + d,  k3+ = k3 with k2's gradient
+
+  Only k3 clamps d (to ±20): the others cannot overflow, and k1 and k2 keep
+  pulling back however far the policy has drifted.
 
   Args:
     logprobs: [R, T] float32, current policy.
@@ -79,7 +83,7 @@ def kl_penalty(
     raise ValueError(f'estimator={estimator!r}; allowed: {known}')
   if mask is None:
     mask = jnp.ones(logprobs.shape, bool)
-  d = clamped_difference(logprobs, reference_logprobs, mask)
+  d = difference(logprobs, reference_logprobs, mask)
   value = ESTIMATORS[estimator](d)
   if maximum is not None:
     value = jnp.clip(value, -maximum, maximum)

@@ -184,7 +184,7 @@ def gigpo(t, gamma, weight, scale, stats, baseline, raw, ddof=1):
   )
 
 
-def hgpo(t, weights, base_weight, gamma, scale, skip_zeros):
+def hgpo(t, weights, base_weight, gamma, scale):
   q = turn_returns(t, gamma).ravel()
   total, norm = np.zeros(B * S), np.zeros(B * S)
   for j, w in enumerate(weights):
@@ -192,7 +192,7 @@ def hgpo(t, weights, base_weight, gamma, scale, skip_zeros):
     advantages = center(q, keys, scale, ddof=0)
     for group in members(keys):
       for i in group:
-        if len(group) > 1 and not (skip_zeros and advantages[i] == 0):
+        if len(group) > 1:
           total[i] += w * advantages[i]
           norm[i] += w
   averaged = np.divide(total, norm, out=np.zeros(B * S), where=norm > 0)
