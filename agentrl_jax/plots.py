@@ -138,7 +138,7 @@ def _grid_of(*patterns: str) -> Callable[[Any, Rows], bool]:
 
 
 def _stack_of(prefix: str) -> Callable[[Any, Rows], bool]:
-  """Stacked areas of the keys with a prefix; parts that occur, not their sum."""
+  """Stacked areas of the keys with a prefix that are ever non-zero."""
 
   def paint(figure, rows):
     keys = _keys(rows, [f'{prefix}*'])
