@@ -84,8 +84,14 @@ def gigpo(turns: TurnBatch, **options) -> chex.Array:
   )
 
 
-def hgpo(turns: TurnBatch, **options) -> chex.Array:
-  """`history.hgpo`."""
+def hgpo(
+  turns: TurnBatch, *, alpha: float = 1.0, offset: int = 1, **options
+) -> chex.Array:
+  """`history.hgpo` with level weights (j + offset)^alpha unless given."""
+  if options.get('level_weights') is None:
+    options['level_weights'] = history.hgpo_level_weights(
+      turns.history_ids.shape[-1], alpha=alpha, offset=offset
+    )
   return history.hgpo(
     turns.turn_rewards,
     turns.group_ids,

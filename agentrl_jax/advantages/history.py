@@ -91,6 +91,7 @@ def hgpo(
   shared = dict(scale=scale, epsilon=epsilon, relative_floor=relative_floor)
   if level_weights is None:
     level_weights = hgpo_level_weights(history_ids.shape[-1])
+  level_weights = jnp.asarray(level_weights, jnp.float32)
   chex.assert_shape(level_weights, (history_ids.shape[-1],))
   turn_returns = returns.discounted_returns(
     turn_rewards, turn_mask, gamma=gamma

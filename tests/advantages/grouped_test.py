@@ -162,13 +162,13 @@ class GroupedTest(chex.TestCase):
 
 class WhitenedTest(chex.TestCase):
   def test_reinforce_pp_crosses_the_observation(self):
-    # Return-to-go with gamma 1 over [r, obs, r]: 3, -, 1; the 50 on the
-    # observation is not counted. Mean 2, sample var 2: +-1/sqrt(2).
-    rewards = jnp.array([[2.0, 50.0, 1.0]])
-    mask = jnp.array([[True, False, True]])
+    # Return-to-go with gamma 1: 6, -, 4, 3; the 50 on the observation is not
+    # counted. Mean 13/3; deviations 5/3, -1/3, -4/3; sample var 7/3.
+    rewards = jnp.array([[2.0, 50.0, 1.0, 3.0]])
+    mask = jnp.array([[True, False, True, True]])
     out = advantages.reinforce_pp(rewards, mask, gamma=1.0)
-    half = np.sqrt(0.5)
-    np.testing.assert_allclose(out, [[half, 0, -half]], rtol=1e-6)
+    want = np.array([[5 / 3, 0, -1 / 3, -4 / 3]]) / np.sqrt(7 / 3)
+    np.testing.assert_allclose(out, want, rtol=1e-5)
 
   def test_reinforce_pp_baseline_by_hand(self):
     # Two of one task, returns 1 and 0: +-.5, over 1 and 3 tokens. Mean over
