@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_collections
-from ml_collections import config_dict
 
 
 class ConfigError(ValueError):
@@ -41,13 +40,13 @@ def _optimizer(name: str, learning_rate: float, warmup: int, schedule: str):
   )
 
 
-def _rollout_fields(max_context):
+def _rollout_fields():
   return dict(
     tasks=16,  # tasks an iteration
     group_size=8,  # trajectories of a task
     max_turns=16,  # model turns of an episode; 1 = single-turn RL
     max_turn_tokens=32,  # sampled tokens of a turn
-    max_context=max_context,  # tokens of a context, multiple of 64
+    max_context=256,  # tokens of a context, multiple of 64
     temperature=1.0,  # > 0
     top_p=1.0,  # (0, 1]
     top_k=0,  # 0 = all
@@ -58,7 +57,6 @@ def _rollout_fields(max_context):
 
 def default() -> ml_collections.ConfigDict:
   """Returns every typed field with its default: the 0.6 M flight policy."""
-  max_context = config_dict.FieldReference(512)
   config = ml_collections.ConfigDict(
     dict(
       seed=0,  # of the run: weights, data order, sampling
@@ -88,16 +86,17 @@ def default() -> ml_collections.ConfigDict:
         tie_embeddings=False,  # one matrix for input and output
         embedding_std=0.5,  # at initialisation
         remat=False,  # recompute each block in the backward pass
+        scan_unroll=3,  # layers of one step of the learner's scan
         dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
       ),
       sft=dict(
         steps=0,  # updates of supervised fine-tuning; 0 = none
-        rows=16,  # packed rows of a batch
+        rows=24,  # packed rows of a batch
         demonstrations=4000,  # scripted episodes
         observation_weight=0.1,  # loss weight of tokens not by the agent
         optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
       ),
-      rollout=_rollout_fields(max_context),
+      rollout=_rollout_fields(),
       sampler=dict(
         slots=64,  # contexts decoded side by side
         decode_chunk=8,  # tokens of one decode call
@@ -126,8 +125,8 @@ def default() -> ml_collections.ConfigDict:
         iterations=30,  # collect-to-update cycles
         minibatches=2,  # optimizer updates an epoch of an iteration
         epochs=1,  # passes over an iteration's data
-        rows=16,  # packed rows of a microbatch (the one learner shape)
-        row_length=max_context,  # tokens of a row
+        rows=24,  # packed rows of a microbatch (the one learner shape)
+        row_length=384,  # tokens of a row, >= rollout.max_context
         constant_groups='drop',  # keep | drop groups of equal outcomes
         max_nonfinite=3,  # skipped updates in a row that stop the run
         optimizer=_optimizer('adam', 5e-4, 5, 'constant'),
@@ -343,6 +342,7 @@ _AT_LEAST = {
       'num_kv_heads',
       'head_dim',
       'd_ff',
+      'scan_unroll',
     )
   },
   'sft.steps': 0,

@@ -13,7 +13,6 @@ from agentrl_jax import config as config_lib
 def get_config():
   """Returns the main job."""
   config = config_lib.default()
-  config.sft.steps = 250
-  config.rollout.max_context = 384
+  config.sft.steps = 160
   config.advantage.estimator = 'gigpo'
   return config

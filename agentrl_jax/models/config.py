@@ -21,6 +21,8 @@ class ModelConfig:
     tie_embeddings: the head is the transposed embedding table.
     embedding_std: of the embedding at initialisation.
     remat: recompute each block in the backward pass.
+    scan_unroll: layers in one step of the learner's scan; the more, the faster
+      a small model trains and the longer it compiles.
     dtype: of activations and of published weights ('float32', 'bfloat16').
   """
 
@@ -37,6 +39,7 @@ class ModelConfig:
   tie_embeddings: bool = False
   embedding_std: float = 0.02
   remat: bool = False
+  scan_unroll: int = 1
   dtype: str = 'float32'
 
 

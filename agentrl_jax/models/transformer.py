@@ -96,14 +96,16 @@ def _rest(config, layer, x, attended):
 
 
 def _scan(config, stacked, x, tables, segment_ids):
+  biases = layers.causal_biases(segment_ids)
+
   def block(x, layer):
     q, k, v = _qkv(config, layer, x, tables)
-    attended = layers.causal_attention(q, k, v, segment_ids)
+    attended = layers.causal_attention(q, k, v, biases)
     return _rest(config, layer, x, attended), None
 
   if config.remat:
     block = functools.partial(jax.checkpoint, prevent_cse=False)(block)
-  return jax.lax.scan(block, x, stacked)[0]
+  return jax.lax.scan(block, x, stacked, unroll=config.scan_unroll)[0]
 
 
 def _cached(config, unstacked, x, tables, cache, slots, positions):
