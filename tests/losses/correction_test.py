@@ -16,6 +16,35 @@ BEHAVIOR = np.where(MASK, np.zeros((2, 4), np.float32), np.nan)
 
 
 class CorrectionTest(chex.TestCase):
+  def test_sequences_over_random_cases(self):
+    f = jax.jit(
+      lambda p, b, i, m: (
+        losses.truncated_importance_weights(
+          p, b, m, level='sequence', sequence_ids=i
+        ),
+        losses.geometric_rejection_mask(p, b, i, m, low=0.9, high=1.1),
+        losses.veto_mask(p, b, i, m, threshold=0.5),
+      )
+    )
+    for seed in range(200):
+      rng = np.random.default_rng(seed)
+      ids = rng.integers(-1, 6, (4, 7))
+      ids[0, 0] = 27
+      mask = rng.random((4, 7)) < 0.7
+      behavior = rng.normal(size=(4, 7)).astype(np.float32)
+      log_ratio = np.float32(0.3) * rng.normal(size=(4, 7)).astype(np.float32)
+      want = np.zeros((3, 4, 7))
+      for k in set(ids[mask].tolist()) - {-1}:
+        own = mask & (ids == k)
+        logs = np.float64(log_ratio[own])
+        want[0][own] = min(np.exp(logs.sum()), 2)
+        want[1][own] = 0.9 <= np.exp(logs.mean()) <= 1.1
+        want[2][own] = np.exp(logs.min()) >= 0.5
+      got = f(behavior + log_ratio, behavior, ids, mask)
+      np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
+      np.testing.assert_array_equal(got[1], want[1])
+      np.testing.assert_array_equal(got[2], want[2])
+
   def test_truncated_weights_by_hand(self):
     f = jax.jit(
       losses.truncated_importance_weights, static_argnames=('level', 'cap')
