@@ -33,6 +33,7 @@ CORE = [
 
 TEST = [
   'hypothesis>=6.100,<7',
+  'jinja2>=3.1,<4',  # our chat templates against its renderer
   'pytest>=8,<10',
   'pytest-xdist>=3.5,<4',
   'ruff>=0.9,<0.18',

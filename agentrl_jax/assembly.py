@@ -19,14 +19,13 @@ from agentrl_jax import (
   sharding,
   tables,
 )
-from agentrl_jax.envs import tasks as tasks_lib
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rewards import REWARDS
 from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
-from agentrl_jax.text import templates
+from agentrl_jax.text import templates, tools
 from agentrl_jax.text import tokenizer as tokenizer_lib
 
 # Conversations that the tokenizer is trained on.
@@ -95,7 +94,7 @@ def env_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 def demonstrations(config: ml_collections.ConfigDict, seed: int = 0):
   """Opens the scripted episodes that SFT and the tokenizer read."""
-  return tasks_lib.demonstrations(
+  return envs.demonstrations(
     config.env.name,
     num=config.sft.demonstrations,
     seed=seed,
@@ -105,7 +104,7 @@ def demonstrations(config: ml_collections.ConfigDict, seed: int = 0):
 
 def tasks(config: ml_collections.ConfigDict, split: str):
   """Opens a fixed panel of tasks."""
-  return tasks_lib.tasks(config.env.name, split, **env_options(config))
+  return envs.tasks(config.env.name, split, **env_options(config))
 
 
 def language(config: ml_collections.ConfigDict) -> Language:
@@ -124,6 +123,9 @@ def language(config: ml_collections.ConfigDict) -> Language:
       for i in range(count)
       for message in records[i]['messages']
     ]
+    # Seldom in demonstrations, often read by a policy that makes mistakes.
+    errors = [f'error: {e}' for e in tools.error_texts(config.text.style)]
+    texts += errors * 3
     tokenizer = tokenizer_lib.train(
       texts, vocab_size=config.text.vocab_size, style=config.text.style
     )

@@ -40,8 +40,3 @@ def demonstrations(name: str, **options: Any) -> panels.Dataset:
   """Opens scripted episodes; `panels.demonstrations` says the options."""
   env_class = tables.resolve(ENVS, name)
   return panels.demonstrations(name, env_class, **options)
-
-
-# Until assembly.py says `envs.tasks` instead of `envs.tasks.tasks`.
-tasks.tasks = tasks
-tasks.demonstrations = demonstrations
