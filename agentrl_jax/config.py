@@ -9,12 +9,13 @@ import ast
 import difflib
 import importlib.util
 import json
-import math
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_collections
+
+from agentrl_jax import validation
 
 
 class ConfigError(ValueError):
@@ -238,13 +239,13 @@ def _set(config: ml_collections.ConfigDict, field: str, text: str) -> str:
     if part not in node or not isinstance(
       node[part], ml_collections.ConfigDict
     ):
-      return _unknown(config, field)
+      return validation.unknown(field, flatten(config))
     node = node[part]
     if part == 'options' and depth < len(parts) - 1:
       node.unlock()
   free = len(parts) > 1 and parts[-2] == 'options'
   if parts[-1] not in node and not free:
-    return _unknown(config, field)
+    return validation.unknown(field, flatten(config))
   old = node.get(parts[-1])
   try:
     value = _parse(text, old)
@@ -284,12 +285,6 @@ def _parse(text: str, old: Any) -> Any:
   return value
 
 
-def _unknown(config: ml_collections.ConfigDict, field: str) -> str:
-  near = difflib.get_close_matches(field, list(flatten(config)), n=1)
-  hint = f'; did you mean config.{near[0]}?' if near else ''
-  return f'config.{field}: unknown field{hint}'
-
-
 def diff(config: ml_collections.ConfigDict) -> dict[str, Any]:
   """Returns the flattened fields that differ from `default()`."""
   base = flatten(default())
@@ -303,95 +298,6 @@ def diff(config: ml_collections.ConfigDict) -> dict[str, Any]:
 def to_json(config: ml_collections.ConfigDict) -> str:
   """Returns the config as readable, key-sorted JSON."""
   return json.dumps(config.to_dict(), indent=2, sort_keys=True, default=list)
-
-
-_CHOICES = {
-  'model.dtype': ('auto', 'float32', 'bfloat16'),
-  'train.constant_groups': ('keep', 'drop'),
-  'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
-  'loss.sequence': ('turn', 'trajectory'),
-  'loss.weighting': (
-    'token',
-    'sequence_token_mean',
-    'sequence_token_sum',
-    'trajectory',
-    'constant',
-  ),
-  'advantage.anchors': ('exact', 'turn_index', 'shuffled'),
-  **{
-    f'{part}.optimizer.name': ('adam', 'adamw', 'muon', 'sgd')
-    for part in ('sft', 'train')
-  },
-  **{
-    f'{part}.optimizer.schedule': ('constant', 'cosine', 'linear')
-    for part in ('sft', 'train')
-  },
-}
-
-# field -> lowest allowed value
-_AT_LEAST = {
-  'seed': 0,
-  'env.workers': 0,
-  'text.vocab_size': 300,
-  **{
-    f'model.{name}': 1
-    for name in (
-      'num_layers',
-      'd_model',
-      'num_heads',
-      'num_kv_heads',
-      'head_dim',
-      'd_ff',
-      'scan_unroll',
-    )
-  },
-  'sft.steps': 0,
-  'sft.rows': 1,
-  'sft.demonstrations': 1,
-  'sft.observation_weight': 0,
-  'rollout.tasks': 1,
-  'rollout.group_size': 1,
-  'rollout.max_turns': 1,
-  'rollout.max_turn_tokens': 1,
-  'rollout.max_context': 64,
-  'rollout.top_k': 0,
-  'rollout.malformed_limit': 1,
-  'sampler.slots': 1,
-  'sampler.decode_chunk': 1,
-  'sampler.extend_rows': 1,
-  'sampler.extend_chunk': 1,
-  'advantage.history_levels': 1,
-  'advantage.invalid_penalty': 0,
-  'loss.kl_coef': 0,
-  'loss.entropy_coef': 0,
-  'train.iterations': 0,
-  'train.minibatches': 1,
-  'train.epochs': 1,
-  'train.rows': 1,
-  'train.max_nonfinite': 1,
-  'eval.every': 0,
-  'eval.tasks': 0,
-  'eval.test_tasks': 0,
-  'checkpoint.every': 1,
-  'checkpoint.sft_every': 1,
-  'checkpoint.keep': 1,
-  'log.trajectories': -1,
-}
-
-# field -> must be > 0 and, where given, <= the bound
-_POSITIVE = {
-  'rollout.temperature': math.inf,
-  'rollout.top_p': 1.0,
-  'rollout.failure_limit': 1.0,
-  'env.deadline_s': math.inf,
-  'model.rope_theta': math.inf,
-  'model.norm_epsilon': 1.0,
-  'model.embedding_std': math.inf,
-  'sft.optimizer.learning_rate': math.inf,
-  'train.optimizer.learning_rate': math.inf,
-  'sft.optimizer.clip_norm': math.inf,
-  'train.optimizer.clip_norm': math.inf,
-}
 
 
 def validate(
@@ -412,104 +318,12 @@ def validate(
   """
   flat = flatten(config)
   known = flatten(default())
-  faults = [_unknown(default(), k) for k in flat if k not in known]
+  faults = [validation.unknown(k, known) for k in flat if k not in known]
   faults += [f'config.{k}: missing' for k in known if k not in flat]
-  if faults:
-    raise ConfigError(faults)
-  for field, choices in _CHOICES.items():
-    if flat[field] not in choices:
-      faults.append(_choice(field, flat[field], choices))
-  for field, low in _AT_LEAST.items():
-    if flat[field] < low:
-      faults.append(f'config.{field}={flat[field]}: must be >= {low}')
-  for field, high in _POSITIVE.items():
-    if not 0 < flat[field] <= high:
-      bound = '' if math.isinf(high) else f' and <= {high}'
-      faults.append(f'config.{field}={flat[field]}: must be > 0{bound}')
-  for field, names in (tables or {}).items():
-    if ':' not in str(flat[field]) and flat[field] not in names:
-      faults.append(_choice(field, flat[field], names))
-  faults += _relations(config)
-  faults += _mesh_faults(config, num_devices)
+  if not faults:
+    faults = validation.faults(
+      config, flat, tables=tables, num_devices=num_devices
+    )
   faults += more
   if faults:
     raise ConfigError(faults)
-
-
-def _choice(field: str, value: Any, names: Iterable[str]) -> str:
-  names = sorted(names)
-  near = difflib.get_close_matches(str(value), names, n=1)
-  hint = f' (did you mean {near[0]!r}?)' if near else ''
-  return f'config.{field}={value!r}: not one of {", ".join(names)}{hint}'
-
-
-def _relations(c: ml_collections.ConfigDict) -> list[str]:
-  """Faults between fields."""
-  faults = []
-
-  def check(good, message):
-    if not good:
-      faults.append(message)
-
-  check(
-    c.model.num_kv_heads < 1 or c.model.num_heads % c.model.num_kv_heads == 0,
-    f'config.model.num_heads={c.model.num_heads}: not a multiple of '
-    f'config.model.num_kv_heads={c.model.num_kv_heads}',
-  )
-  check(
-    c.model.head_dim % 2 == 0,
-    f'config.model.head_dim={c.model.head_dim}: must be even (rotary pairs)',
-  )
-  check(
-    c.rollout.max_context % 64 == 0,
-    f'config.rollout.max_context={c.rollout.max_context}: must be a multiple '
-    'of 64',
-  )
-  check(
-    c.rollout.max_turn_tokens < c.rollout.max_context,
-    f'config.rollout.max_turn_tokens={c.rollout.max_turn_tokens}: must be '
-    f'below config.rollout.max_context={c.rollout.max_context}',
-  )
-  check(
-    c.train.row_length >= c.rollout.max_context,
-    f'config.train.row_length={c.train.row_length}: must hold a context '
-    f'(config.rollout.max_context={c.rollout.max_context})',
-  )
-  check(
-    c.sampler.extend_rows <= c.sampler.slots,
-    f'config.sampler.extend_rows={c.sampler.extend_rows}: more than '
-    f'config.sampler.slots={c.sampler.slots}',
-  )
-  check(
-    c.sampler.extend_chunk < 1
-    or c.rollout.max_context % c.sampler.extend_chunk == 0,
-    f'config.sampler.extend_chunk={c.sampler.extend_chunk}: must divide '
-    f'config.rollout.max_context={c.rollout.max_context}',
-  )
-  check(
-    c.loss.weighting != 'constant' or c.loss.weighting_constant > 0,
-    "config.loss.weighting_constant: must be > 0 when weighting='constant'",
-  )
-  check(
-    len(c.rewards) > 0 and all(len(part) == 2 for part in c.rewards),
-    'config.rewards: a non-empty tuple of (name, weight) pairs',
-  )
-  return faults
-
-
-def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
-  sizes = c.mesh.to_dict()
-  if sum(size == -1 for size in sizes.values()) > 1:
-    return [f'config.mesh={sizes}: at most one axis may be -1']
-  if any(size == 0 or size < -1 for size in sizes.values()):
-    return [f'config.mesh={sizes}: sizes are >= 1, or -1 for the rest']
-  product = math.prod(size for size in sizes.values() if size > 0)
-  if num_devices is None:
-    return []
-  if (
-    product != num_devices
-    if -1 not in sizes.values()
-    else (num_devices % product)
-  ):
-    return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
-  return []

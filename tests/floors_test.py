@@ -20,7 +20,8 @@ FLOORS = {
   'types': 0,
   'batch': 0,
   'packing': 0,
-  'config': 0,
+  'validation': 0,
+  'config': 0.5,  # its defaults are checked by validation
   'reductions': 0,
   'rng': 0,
   'sharding': 0,
@@ -54,6 +55,7 @@ FLOORS = {
 FORBIDDEN = {
   'types': r'jax|flax|numpy',
   'config': r'jax|flax|numpy',
+  'validation': r'jax|flax|numpy',
   'losses': r'flax|orbax|grain|transformers|tensorflow_datasets|os|pathlib',
   'advantages': r'flax|orbax|grain|transformers|tensorflow_datasets|os|pathlib',
   'text': r'jax|flax|grain|orbax',
