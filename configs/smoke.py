@@ -19,13 +19,15 @@ def get_config():
   config.model.num_heads = 2
   config.model.num_kv_heads = 1
   config.model.d_ff = 128
-  config.sft.steps = 100
+  config.sft.steps = 50
   config.sft.rows = 8
   config.sft.demonstrations = 400
   config.rollout.tasks = 4
   config.rollout.group_size = 4
   config.rollout.max_turns = 8
   config.sampler.slots = 16
+  # Successes are rare so early: malformed turns make outcomes differ.
+  config.rewards = (('outcome', 1.0), ('invalid', 0.1))
   config.sampler.extend_rows = 8
   config.train.iterations = 3
   config.train.rows = 4
