@@ -1,4 +1,4 @@
-"""Habits of a process: memory, caches, signals, one run a directory."""
+"""Habits of a process: memory, signals, clocks, one run a directory."""
 
 import contextlib
 import ctypes
@@ -6,6 +6,7 @@ import fcntl
 import os
 import pathlib
 import signal
+import time
 from collections.abc import Iterator
 
 # glibc's mallopt parameters.
@@ -98,3 +99,22 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
 def num_cores() -> int:
   """Cores that this process may use; results repeat for the same number."""
   return len(os.sched_getaffinity(0))
+
+
+class Clock:
+  """Splits time into named laps."""
+
+  def __init__(self):
+    self.laps: dict[str, float] = {}
+    self._start = self._last = time.monotonic()
+
+  def lap(self, name: str) -> None:
+    """Ends a lap; the next begins."""
+    now = time.monotonic()
+    self.laps[name] = now - self._last
+    self._last = now
+
+  def metrics(self) -> dict[str, float]:
+    """Returns `time/NAME_s` of each lap and `time/iteration_s` of all."""
+    out = {f'time/{name}_s': value for name, value in self.laps.items()}
+    return {**out, 'time/iteration_s': self._last - self._start}

@@ -16,21 +16,22 @@ from agentrl_jax import (
   advantages,
   assembly,
   checkpoint,
-  evaluation,
   losses,
   metrics,
   rewards,
   rng,
+  runtime,
   tables,
   types,
 )
 from agentrl_jax.batch import TokenBatch, TurnBatch
 from agentrl_jax.learner import estimate as estimate_lib
-from agentrl_jax.learner import objective, optimizer, step
+from agentrl_jax.learner import objective, optimizer, step, summary
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
   anchors,
   collate,
+  evaluation,
   loop,
   measures,
   selection,
@@ -132,8 +133,9 @@ class Trainer:
 
   def _iterate(self, iteration: int) -> dict[str, float]:
     """Does one collect-to-update cycle and returns its metrics."""
-    clock = _Clock()
+    clock = runtime.Clock()
     row = {'sampler/published_equal': float(self._publish())}
+    self.parts.collector.engine.reset_counters()
     clock.lap('publish')
     groups = self.collect(iteration)
     clock.lap('collect')
@@ -149,9 +151,12 @@ class Trainer:
     trajectories = _flat(groups)
     row |= measures.summarize(trajectories)
     row |= {f'advantage/{k}': float(v) for k, v in measured.items()}
-    row |= _reward_means(trajectories, self._reward_weights)
+    row |= measures.reward_means(trajectories, self._reward_weights)
     row |= _sampler_metrics(self.parts.collector.engine, clock)
-    row |= clock.metrics(row['rollout/sampled_tokens'])
+    row |= clock.metrics()
+    row['train/tokens_per_s'] = (
+      row['rollout/sampled_tokens'] / row['time/iteration_s']
+    )
     self._write_trajectories(iteration + 1, trajectories, credit, turns)
     self._check_failures(trajectories)
     return row
@@ -275,14 +280,19 @@ class Trainer:
         (self.state.updates, self.state.skipped, self.state.skipped_in_row),
       )
     )
-    row = _update_metrics(measured, infos)
+    row = summary.update_metrics(measured, infos)
     row |= {
       'updates': int(state[0]),
       'train/skipped_updates': float(state[1]),
       'train/rows': float(sum(b.tokens.shape[0] for u in updates for b in u)),
     }
     if state[2] >= self.config.train.max_nonfinite:
-      raise Diverged(_first_bad(measured, infos, int(state[2])))
+      raise Diverged(
+        f'{int(state[2])} updates in a row were not finite '
+        '(config.train.max_nonfinite); the first bad metric is '
+        f'{summary.first_bad(measured, infos)}. The last checkpoint is good: '
+        'lower config.train.optimizer.learning_rate, or look at the rewards'
+      )
     return row
 
   # -- log, save, evaluate -----------------------------------------------------
@@ -428,56 +438,6 @@ def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
   return [t for group in groups for t in group.trajectories]
 
 
-def _reward_means(trajectories, weights) -> dict[str, float]:
-  out = {}
-  for name in weights:
-    values = [sum(t.rewards.get(name, ())) for t in trajectories]
-    out[f'reward/{name}'] = float(np.mean(values))
-  return out
-
-
-def _update_metrics(measured, infos) -> dict[str, float]:
-  """Averages over the iteration's tokens; {} after an iteration without."""
-  if not measured:
-    return {}
-  sums = {k: sum(float(m.sums[k]) for m in measured) for k in measured[0].sums}
-  first, tokens = measured[0], max(sums['tokens'], 1.0)
-  first_tokens = max(float(first.sums['tokens']), 1.0)
-  count = len(measured)
-  return {
-    'loss/policy': sums['policy'] / count,
-    'loss/kl': sums['kl'] / count,
-    'loss/total': sums['loss'] / count,
-    'loss/weight': sums['weight'] / count,
-    'policy/entropy': sums['entropy'] / tokens,
-    'policy/ratio_mean': sums['ratio'] / tokens,
-    'policy/clip_fraction': sums['clipped'] / tokens,
-    # Before the first update sampler and learner hold the same weights.
-    'policy/first_ratio_deviation': float(first.maxima['ratio']),
-    'sampler/logprob_gap': float(first.sums['gap']) / first_tokens,
-    'sampler/logprob_gap_max': float(first.maxima['gap']),
-    'train/grad_norm': float(np.mean([i['grad_norm'] for i in infos])),
-    'train/update_norm': float(np.mean([i['update_norm'] for i in infos])),
-    'train/tokens': tokens,
-    'train/minibatches': float(count),
-  }
-
-
-def _first_bad(measured, infos, in_row: int) -> str:
-  """Names the first metric that is not finite."""
-  name = 'train/grad_norm'
-  for m, info in zip(measured, infos):
-    bad = [k for k, v in {**m.sums, **info}.items() if not np.isfinite(v)]
-    if bad:
-      name = bad[0]
-      break
-  return (
-    f'{in_row} updates in a row were not finite (config.train.max_nonfinite); '
-    f'the first bad metric is {name}. The last checkpoint is good: lower '
-    'config.train.optimizer.learning_rate, or look at the rewards'
-  )
-
-
 def _sampler_metrics(engine, clock) -> dict[str, float]:
   n = engine.reset_counters()
   steps = max(n.decode_steps, 1)
@@ -488,23 +448,3 @@ def _sampler_metrics(engine, clock) -> dict[str, float]:
     'sampler/extend_tokens': float(n.extend_tokens),
     'rollout/tokens_per_s': n.sampled_tokens / clock.laps['collect'],
   }
-
-
-class _Clock:
-  """Splits an iteration's time into laps."""
-
-  def __init__(self):
-    self.laps: dict[str, float] = {}
-    self._start = self._last = time.monotonic()
-
-  def lap(self, name: str) -> None:
-    now = time.monotonic()
-    self.laps[name] = now - self._last
-    self._last = now
-
-  def metrics(self, tokens: float) -> dict[str, float]:
-    total = self._last - self._start
-    out = {f'time/{name}_s': value for name, value in self.laps.items()}
-    out['time/iteration_s'] = total
-    out['train/tokens_per_s'] = tokens / total
-    return out

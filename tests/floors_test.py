@@ -38,7 +38,6 @@ FLOORS = {
   'checkpoint': 5,
   'data': 5,
   'display': 5,
-  'evaluation': 5,
   'gateway': 5,
   'metrics': 5,
   'plots': 5,
@@ -64,7 +63,6 @@ FORBIDDEN = {
   'rollout': r'agentrl_jax\.learner',
   'checkpoint': r'agentrl_jax\.learner',
   'data': r'agentrl_jax\.learner',
-  'evaluation': r'agentrl_jax\.learner',
 }
 
 # Programs on the device whose carry a split would hide: up to 100 lines.

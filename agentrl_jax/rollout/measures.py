@@ -85,6 +85,21 @@ def summarize(
   return out
 
 
+def reward_means(
+  trajectories: Sequence[types.Trajectory], names: Iterable[str]
+) -> dict[str, float]:
+  """Returns the mean episode sum of each reward part, `reward/NAME`.
+
+  Infrastructure failures are in no mean.
+  """
+  judged = [t for t in trajectories if t.stop_reason.trainable]
+  out = {}
+  for name in names:
+    values = [sum(t.rewards.get(name, ())) for t in judged]
+    out[f'reward/{name}'] = float(np.mean(values)) if values else float('nan')
+  return out
+
+
 def interval(success: float, num: int) -> float:
   """Returns the half-width of a 95 % interval of a rate (Wald)."""
   return 1.96 * float(np.sqrt(max(success * (1 - success), 0) / max(num, 1)))

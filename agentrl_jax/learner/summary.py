@@ -1,0 +1,53 @@
+"""What did an iteration's updates do? Plain numbers for the metrics row."""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from agentrl_jax.learner.objective import Metrics
+
+
+def update_metrics(
+  measured: Sequence[Metrics], infos: Sequence[Mapping]
+) -> dict[str, float]:
+  """Averages over the iteration's tokens.
+
+  Args:
+    measured: metrics of each optimizer update, on the host.
+    infos: as `step.apply` gives them.
+
+  Returns:
+    `group/name` -> number; {} after an iteration without an update.
+  """
+  if not measured:
+    return {}
+  sums = {k: sum(float(m.sums[k]) for m in measured) for k in measured[0].sums}
+  first, tokens = measured[0], max(sums['tokens'], 1.0)
+  first_tokens = max(float(first.sums['tokens']), 1.0)
+  count = len(measured)
+  return {
+    'loss/policy': sums['policy'] / count,
+    'loss/kl': sums['kl'] / count,
+    'loss/total': sums['loss'] / count,
+    'loss/weight': sums['weight'] / count,
+    'policy/entropy': sums['entropy'] / tokens,
+    'policy/ratio_mean': sums['ratio'] / tokens,
+    'policy/clip_fraction': sums['clipped'] / tokens,
+    # Before the first update sampler and learner hold the same weights.
+    'policy/first_ratio_deviation': float(first.maxima['ratio']),
+    'sampler/logprob_gap': float(first.sums['gap']) / first_tokens,
+    'sampler/logprob_gap_max': float(first.maxima['gap']),
+    'train/grad_norm': float(np.mean([i['grad_norm'] for i in infos])),
+    'train/update_norm': float(np.mean([i['update_norm'] for i in infos])),
+    'train/tokens': tokens,
+    'train/minibatches': float(count),
+  }
+
+
+def first_bad(measured: Sequence[Metrics], infos: Sequence[Mapping]) -> str:
+  """Names the first metric that is not finite, in order of computation."""
+  for m, info in zip(measured, infos):
+    for key, value in {**m.sums, **m.maxima, **info}.items():
+      if not np.isfinite(value):
+        return key
+  return 'grad_norm'
