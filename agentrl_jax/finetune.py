@@ -5,6 +5,7 @@ tokenizer and SFT settings (and seed) are the same starts from the same
 weights. A killed run continues from its last checkpoint.
 """
 
+import hashlib
 import pathlib
 import shutil
 from typing import Any
@@ -27,18 +28,45 @@ from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import collate, loop
 from agentrl_jax.rollout.episode import Language
 
+# Code that decides what fine-tuning gives: edited, it meets no old result.
+_CODE = ('data.py', 'finetune.py', 'packing.py')
+_CODE_FOLDERS = ('learner', 'losses', 'models', 'text')
 
-def identity(config: ml_collections.ConfigDict) -> str:
-  """Returns the name of an SFT result: a hash of all that it depends on."""
+
+def identity(
+  config: ml_collections.ConfigDict,
+  demonstrations: str,
+  tokenizer: Any,
+  params: Any,
+) -> str:
+  """Returns the name of an SFT result: a hash of all that it depends on.
+
+  Args:
+    config: of the run.
+    demonstrations: name of the dataset, itself a hash of its content.
+    tokenizer: maps text to tokens.
+    params: weights to begin with.
+  """
   c = config
+  folder = pathlib.Path(__file__).parent
+  code = [folder / name for name in _CODE]
+  for name in _CODE_FOLDERS:
+    code += sorted((folder / name).glob('*.py'))
+  content = hashlib.sha256()
+  for path in code:
+    content.update(path.read_bytes())
+  for leaf in jax.tree.leaves(jax.device_get(params)):
+    content.update(leaf.tobytes())
   return assembly.digest(
     dict(
-      version=__version__,
+      version=[__version__, jax.__version__],
+      content=content.hexdigest(),
       seed=c.seed,
-      env=[c.env.name, c.env.options.to_dict()],
-      text=c.text.to_dict(),
+      demonstrations=demonstrations,
+      tokenizer=tokenizer.files(),
+      style=c.text.style,
       model=c.model.to_dict(),
-      sft={k: v for k, v in c.sft.to_dict().items()},
+      sft=c.sft.to_dict(),
       row_length=c.train.row_length,
       devices=[c.mesh.to_dict(), jax.default_backend(), runtime.num_cores()],
     )
@@ -65,29 +93,34 @@ def run(
     loop.Interrupted: `stop` said so; the state was saved.
   """
   work = pathlib.Path(workdir)
-  cached = assembly.cache_root() / 'sft' / identity(config)
+  display.stage('generating demonstrations')
+  records = assembly.demonstrations(config)
+  name = identity(config, records.directory.name, language.tokenizer, params)
+  cached = assembly.cache_root() / 'sft' / name
   if not cached.exists():
-    display.stage('fine-tuning on demonstrations')
-    result = _train(config, work, language, model, mesh, params, display, stop)
+    # A checkpoint of other content is not gone on from.
+    saved = checkpoint.Checkpoints(str(work / 'sft' / name), keep=1)
+    parts = config, work, saved, language, model, mesh
+    result = _train(*parts, records, params, display, stop)
 
     def fill(directory):
       checkpoint.write_tree(f'{directory}/params', result)
       shutil.copy(work / 'sft.jsonl', directory)
 
     checkpoint.publish_directory(str(cached), fill)
-    shutil.rmtree(work / 'sft', ignore_errors=True)
   else:
     display.note(f'fine-tuned weights reused from {cached}')
+  shutil.rmtree(work / 'sft', ignore_errors=True)
   # Always from the cache: a resumed run and its siblings read the same bytes.
   shutil.copy(cached / 'sft.jsonl', work / 'sft.jsonl.tmp')
   (work / 'sft.jsonl.tmp').replace(work / 'sft.jsonl')
   return checkpoint.read_tree(f'{cached}/params', params)
 
 
-def _train(config, work, language, model, mesh, params, display, stop):
+def _train(
+  config, work, saved, language, model, mesh, records, params, display, stop
+):
   c = config.sft
-  display.stage('generating demonstrations')
-  records = assembly.demonstrations(config)
   display.stage('tokenising demonstrations')
   rows = data.sft_rows(
     [records[i] for i in range(len(records))],
@@ -104,7 +137,6 @@ def _train(config, work, language, model, mesh, params, display, stop):
     mesh,
     c.rows,
   )
-  saved = checkpoint.Checkpoints(str(work / 'sft'), keep=1)
   writer = metrics.Writer(work, name='sft', tensorboard=False)
   state, start = learner.create(params), 0
   if saved.latest is not None:
@@ -114,7 +146,8 @@ def _train(config, work, language, model, mesh, params, display, stop):
   display.stage('compiling the fine-tuning step')
   for update in range(start, c.steps):
     if stop():
-      saved.save(update, state, {})
+      if update != saved.latest:
+        saved.save(update, state, {})
       raise loop.Interrupted
     batch = _batch(batches[update])
     state, measured, info = learner.update(state, [batch])

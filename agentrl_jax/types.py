@@ -36,6 +36,9 @@ class StopReason(enum.StrEnum):
     )
 
 
+ROLES = ('system', 'user', 'assistant', 'tool')
+
+
 @dataclasses.dataclass(frozen=True)
 class ToolCall:
   """A parsed call: tool name and JSON arguments."""
@@ -46,7 +49,7 @@ class ToolCall:
 
 @dataclasses.dataclass(frozen=True)
 class Message:
-  """One chat message. `role` is system, user, assistant or tool."""
+  """One chat message; `role` is one of `ROLES`."""
 
   role: str
   content: str

@@ -1,6 +1,7 @@
 """One episode while it runs: its contexts, its turns, why it ended."""
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
 from agentrl_jax import types
@@ -30,6 +31,43 @@ class Language:
 
   tokenizer: object
   style: str
+
+
+def checked_observation(
+  given: types.Observation, roles: Sequence[str] = types.ROLES
+) -> types.Observation:
+  """Returns an environment's observation, if it is one that can be rendered.
+
+  Raises:
+    TypeError, ValueError: it is not; an infrastructure failure like any
+      exception of the environment.
+  """
+  if not isinstance(given, types.Observation):
+    raise TypeError(f'expected an Observation, got {given!r:.200}')
+  for message in given.messages:
+    is_text = isinstance(getattr(message, 'content', None), str)
+    if not isinstance(message, types.Message) or not is_text:
+      raise TypeError(f'expected a Message with text, got {message!r:.200}')
+    if message.role not in roles:
+      raise ValueError(f'role {message.role!r}: not one of {roles}')
+  return given
+
+
+def checked_result(given: types.StepResult) -> types.StepResult:
+  """Returns an environment's answer to an action, if it is one.
+
+  Raises:
+    TypeError, ValueError: as `checked_observation`; no finite reward.
+  """
+  if not isinstance(given, types.StepResult):
+    raise TypeError(f'expected a StepResult, got {given!r:.200}')
+  if not math.isfinite(given.reward):
+    raise ValueError(f'reward {given.reward}: must be finite')
+  if not isinstance(given.stop_reason, types.StopReason | None):
+    raise TypeError(f'stop_reason {given.stop_reason!r}: give a StopReason')
+  dict(given.info)
+  checked_observation(given.observation, ('system', 'user', 'tool'))
+  return given
 
 
 class Episode:

@@ -7,11 +7,13 @@ its task and its keys, never on who arrived first.
 
 import dataclasses
 import itertools
+import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentrl_jax import rng, types
 from agentrl_jax.envs import pool as pool_lib
+from agentrl_jax.rollout import episode as episode_lib
 from agentrl_jax.rollout.episode import Episode, Language, Limits
 
 
@@ -171,7 +173,7 @@ class _Run:
     for i, env in enumerate(self._envs):
       # A thread may be inside the others: they are left to it.
       if env is not None and self._done[i] is None and i not in waited_for:
-        env.close()
+        _close(env)
 
   def _opening(self, i):
     make_env, episode = self._make_env, self._episodes[i]
@@ -179,7 +181,8 @@ class _Run:
     def work():
       env = make_env()
       observation = env.reset(episode.task, sample=episode.sample)
-      return env, observation, env.state_key()
+      episode_lib.checked_observation(observation)
+      return env, (env.system, observation, env.state_key(), env.tools)
 
     return work
 
@@ -202,9 +205,8 @@ class _Run:
           self._envs[i] = None  # a thread may still be inside: not closed
         new = ()
       elif action is None:
-        self._envs[i], observation, key = result
-        env = self._envs[i]
-        new = episode.begin(env.system, observation, key, env.tools)
+        self._envs[i], first = result
+        new = episode.begin(*first)
       else:
         new = episode.answer(action, *result)
       if episode.stop_reason is not None:
@@ -237,14 +239,22 @@ class _Run:
     del self._player[slot]
     self._engine.release(slot)
     if self._envs[i] is not None:
-      self._envs[i].close()
+      _close(self._envs[i])
     if self._on_finish is not None:
       self._on_finish(self._done[i])
 
 
+def _close(env):
+  """What an environment raises when its episode is over costs nothing."""
+  try:
+    env.close()
+  except Exception as e:  # noqa: BLE001 (whatever a world raises)
+    logging.getLogger(__name__).warning('closing an environment: %r', e)
+
+
 def _stepping(env, action):
   def work():
-    result = env.step(action)
+    result = episode_lib.checked_result(env.step(action))
     return result, None if result.done else env.state_key()
 
   return work
