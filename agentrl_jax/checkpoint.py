@@ -32,10 +32,15 @@ class Checkpoints:
 
   def __init__(self, directory: str, *, keep: int, best_metric: str = ''):
     policies = [preservation_policy.LatestN(keep)]
+    best_fn = None
     if best_metric:
+
+      def best_fn(metrics):
+        return metrics[best_metric]
+
       policies.append(
         preservation_policy.BestN(
-          get_metric_fn=lambda metrics: metrics[best_metric],
+          get_metric_fn=best_fn,
           n=1,
           keep_checkpoints_without_metrics=False,
         )
@@ -46,6 +51,7 @@ class Checkpoints:
       options=ocp.CheckpointManagerOptions(
         create=True,
         enable_async_checkpointing=False,
+        best_fn=best_fn,  # without it Orbax writes no metrics
         preservation_policy=preservation_policy.AnyPreservationPolicy(policies),
       ),
     )

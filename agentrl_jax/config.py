@@ -100,9 +100,10 @@ def default() -> ml_collections.ConfigDict:
       rollout=_rollout_fields(),
       sampler=dict(
         slots=64,  # contexts decoded side by side
+        lanes=2,  # parts of the slots that take turns; divides slots
         decode_chunk=8,  # tokens of one decode call
         extend_rows=16,  # contexts prefilled or extended in one call
-        extend_chunk=32,  # tokens a row of one extend call
+        extend_chunk=16,  # tokens a row of one extend call
       ),
       rewards=(('outcome', 1.0),),  # (name, weight) parts, added
       advantage=dict(
@@ -270,6 +271,8 @@ def _parse(text: str, old: Any) -> Any:
     value = ast.literal_eval(text)
   except (ValueError, SyntaxError):
     value = text
+  if isinstance(value, bool) and old is not None:
+    raise ValueError(f'expected {type(old).__name__}, got bool')
   if isinstance(old, float) and isinstance(value, int):
     return float(value)
   if isinstance(old, ml_collections.ConfigDict):

@@ -5,6 +5,7 @@ never share numbers, and a resumed run draws what the undisturbed run draws.
 """
 
 import hashlib
+import operator
 
 import jax
 import numpy as np
@@ -12,7 +13,9 @@ import numpy as np
 
 def words(*parts: int | str) -> np.ndarray:
   """Returns [2] uint32 words that depend on every part and on their order."""
-  text = '\x1f'.join(f'{type(p).__name__}:{p}' for p in parts)
+  # A NumPy integer is the integer that it holds.
+  plain = [p if isinstance(p, str) else operator.index(p) for p in parts]
+  text = '\x1f'.join(f'{type(p).__name__}:{p}' for p in plain)
   digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
   return np.frombuffer(digest, np.uint32).copy()
 

@@ -29,3 +29,32 @@ def _strict_shapes():
 
   with jax.numpy_rank_promotion('raise'):
     yield
+
+
+@pytest.fixture(scope='session')
+def draw_params():
+  """f(config, seed=0) -> weights with the spread of `params.init`, by NumPy.
+
+  Nothing is compiled, and no test hangs on how JAX draws.
+  """
+  import jax
+  import numpy as np
+
+  from agentrl_jax.models import params
+
+  def draw(config, seed=0):
+    draws = np.random.default_rng(seed)
+
+    def one(weight):
+      unit = draws.normal(size=weight.shape) if weight.std else 1.0
+      return np.asarray(
+        np.broadcast_to(unit * (weight.std or 1.0), weight.shape), np.float32
+      )
+
+    def is_weight(x):
+      return isinstance(x, params.Weight)
+
+    tree = jax.tree.map(one, params.describe(config), is_leaf=is_weight)
+    return jax.tree.map(jax.numpy.asarray, tree)
+
+  return draw

@@ -158,8 +158,12 @@ class PolicyObjective:
     if self.sequence == 'trajectory':
       return jnp.where(batch.mask, segments, -1)
     # A turn's tokens are contiguous in its segment: its id is where it starts.
-    first = batch.mask & ~jnp.pad(batch.mask, [(0, 0), (1, 0)])[:, :-1]
-    starts = jax.lax.cummax(jnp.where(first, jnp.arange(length), -1), axis=1)
+    place = jnp.broadcast_to(jnp.arange(length), (rows, length))
+    same = jnp.ones((rows, length), bool)
+    for ids in (batch.row_turn, segments):
+      before = jnp.pad(ids, [(0, 0), (1, 0)], constant_values=-1)[:, :-1]
+      same &= ids == before
+    starts = jax.lax.cummax(jnp.where(same, -1, place), axis=1)
     ids = starts + jnp.arange(rows)[:, None] * length
     return jnp.where(batch.mask, ids, -1)
 

@@ -36,16 +36,19 @@ def accumulate(
 
 
 def apply(
-  tx: optax.GradientTransformation, state: state_lib.State, gradients: Any
+  tx: optax.GradientTransformation,
+  state: state_lib.State,
+  gradients: Any,
+  loss: jax.Array,
 ) -> tuple[state_lib.State, Any, dict[str, jax.Array]]:
-  """Updates the weights; a non-finite gradient changes nothing but counters.
+  """Updates the weights; where the loss or the gradient is not finite, counts.
 
   Returns:
     The new state, gradients of zero for the next update (their memory is
     reused), and scalars: grad_norm, update_norm, finite.
   """
   norm = optax.global_norm(gradients)
-  finite = jnp.isfinite(norm)
+  finite = jnp.isfinite(norm) & jnp.isfinite(loss)
   safe = jax.tree.map(lambda g: jnp.where(finite, g, 0.0), gradients)
   updates, opt_state = tx.update(safe, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)
@@ -74,7 +77,8 @@ class Learner:
 
   Args:
     config: the policy's shape.
-    objective: `f(config, params, batch, *extra) -> (loss, Metrics)`.
+    objective: `f(config, params, batch, *extra) -> (loss, Metrics)`, the loss
+      again among the sums.
     tx: the optimizer.
     mesh: devices; rows are split over its data axes.
     num_rows: R of a microbatch.
@@ -157,7 +161,9 @@ class Learner:
       gradients, metrics = self._accumulate(
         state.params, gradients, metrics, batch, *extra
       )
-    state, self._gradients, info = self._apply(state, gradients)
+    state, self._gradients, info = self._apply(
+      state, gradients, metrics.sums['loss']
+    )
     return state, metrics, info
 
   def _no_metrics(self, params, batch, extras):

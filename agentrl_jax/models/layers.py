@@ -13,7 +13,8 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
   """Scales `x` to unit root mean square over its last axis, in float32."""
   y = x.astype(jnp.float32)
   y = y * jax.lax.rsqrt(jnp.mean(y * y, axis=-1, keepdims=True) + epsilon)
-  return (y * scale.astype(jnp.float32)).astype(x.dtype)
+  scale = jax.lax.expand_dims(scale.astype(jnp.float32), range(y.ndim - 1))
+  return (y * scale).astype(x.dtype)
 
 
 def rope_tables(
@@ -21,7 +22,8 @@ def rope_tables(
 ) -> tuple[jax.Array, jax.Array]:
   """Returns cos and sin [..., C/2] of the rotary angles of `positions`."""
   fraction = jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim
-  angles = positions[..., None].astype(jnp.float32) * theta**-fraction
+  rates = jax.lax.expand_dims(theta**-fraction, range(positions.ndim))
+  angles = positions[..., None].astype(jnp.float32) * rates
   return jnp.cos(angles), jnp.sin(angles)
 
 
@@ -61,7 +63,7 @@ def causal_biases(segment_ids: jax.Array) -> tuple[jax.Array, ...]:
     end = start + block
     same = segment_ids[:, start:end, None] == segment_ids[:, None, :end]
     past = jnp.arange(start, end)[:, None] >= jnp.arange(end)[None, :]
-    biases.append(jnp.where(same & past, 0.0, _MASKED)[:, None, None])
+    biases.append(jnp.where(same & past[None], 0.0, _MASKED)[:, None, None])
   return tuple(biases)
 
 
@@ -122,7 +124,7 @@ def cached_attention(
   q = (q * head_dim**-0.5).transpose(0, 2, 1, 3, 4)
   q = q.reshape(rows, num_kv, -1, head_dim)
   scores = jnp.einsum('rkmc,rkcs->rkms', q, k)
-  mask = jnp.arange(columns) <= positions[..., None]  # [R, T, S]
+  mask = jnp.arange(columns)[None, None] <= positions[..., None]  # [R, T, S]
   group = num_heads // num_kv
   mask = jnp.repeat(mask, group, axis=1)[:, None]
   scores = jnp.where(mask, scores.astype(jnp.float32), _MASKED)

@@ -6,6 +6,7 @@ shardings and abstract trees for restoring are `tree.map`s over the same table.
 
 import dataclasses
 import math
+import zlib
 
 import jax
 import jax.numpy as jnp
@@ -67,14 +68,17 @@ def _is_weight(x) -> bool:
 def init(config: ModelConfig, key: jax.Array) -> dict:
   """Draws float32 weights; the same key gives the same weights.
 
-  Each weight's key is folded from its place in the tree, so that adding one
+  Each weight's key is folded from its path in the tree, so that adding one
   weight does not change another's values.
   """
-  leaves, treedef = jax.tree.flatten(describe(config), is_leaf=_is_weight)
-  values = [
-    _draw(jax.random.fold_in(key, i), weight) for i, weight in enumerate(leaves)
-  ]
-  return jax.tree.unflatten(treedef, values)
+
+  def one(path, weight):
+    name = jax.tree_util.keystr(path, simple=True, separator='/')
+    return _draw(jax.random.fold_in(key, zlib.crc32(name.encode())), weight)
+
+  return jax.tree_util.tree_map_with_path(
+    one, describe(config), is_leaf=_is_weight
+  )
 
 
 def _draw(key, weight: Weight) -> jax.Array:

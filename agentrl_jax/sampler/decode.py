@@ -109,7 +109,7 @@ def extend(
 ) -> State:
   """Appends tokens to contexts; a row that is `final` starts its turn."""
   num_slots, columns = state.cache.values[0].shape[0::2]
-  offsets = jnp.arange(new.tokens.shape[1])
+  offsets = jnp.arange(new.tokens.shape[1])[None]
   positions = new.start[:, None] + offsets
   positions = jnp.where(offsets < new.count[:, None], positions, columns)
   # Idle rows read slot 0 and write nowhere.

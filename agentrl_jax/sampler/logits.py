@@ -48,7 +48,9 @@ def truncate(
   mass = jnp.cumsum(jnp.exp(jnp.where(ranked >= kth, ranked, _MASKED)), -1)
   before = mass - jnp.exp(ranked)  # mass of strictly better tokens
   total = jnp.take_along_axis(mass, rank[:, None], axis=-1)
-  keep = (before < top_p[:, None] * total) & (ranked >= kth)
+  # At top_p = 1 rounding must not drop a tail that adds nothing to the sum.
+  keep = (before < top_p[:, None] * total) | (top_p[:, None] >= 1)
+  keep &= ranked >= kth
   floor = jnp.min(jnp.where(keep, ranked, jnp.inf), axis=-1, keepdims=True)
   floor = jnp.minimum(floor, ranked[:, :1])
   return jnp.where(logprobs >= floor, logprobs, _MASKED)

@@ -51,11 +51,7 @@ def run(tmp_path_factory):
   return path, policies
 
 
-# Checkpoints.best names the last one as long as its manager has no `best_fn`.
-_BEST = pytest.param('best', 1, marks=pytest.mark.xfail(strict=False))
-
-
-@pytest.mark.parametrize(('which', 'step'), (('last', 2), _BEST))
+@pytest.mark.parametrize(('which', 'step'), (('last', 2), ('best', 1)))
 def test_the_chosen_policy_is_written(run, which, step, tmp_path):
   path, policies = run
   done = export(path, f'--to={tmp_path}', f'--which={which}')
