@@ -159,6 +159,7 @@ def engine(
     model,
     mesh,
     num_slots=config.sampler.slots,
+    num_lanes=config.sampler.lanes,
     context_length=config.rollout.max_context,
     max_turn_tokens=config.rollout.max_turn_tokens,
     extend_rows=config.sampler.extend_rows,

@@ -92,7 +92,7 @@ def default() -> ml_collections.ConfigDict:
       ),
       sft=dict(
         steps=0,  # updates of supervised fine-tuning; 0 = none
-        rows=24,  # packed rows of a batch
+        rows=12,  # packed rows of a batch
         demonstrations=4000,  # scripted episodes
         observation_weight=0.1,  # loss weight of tokens not by the agent
         optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
@@ -127,7 +127,7 @@ def default() -> ml_collections.ConfigDict:
         iterations=30,  # collect-to-update cycles
         minibatches=2,  # optimizer updates an epoch of an iteration
         epochs=1,  # passes over an iteration's data
-        rows=24,  # packed rows of a microbatch (the one learner shape)
+        rows=12,  # packed rows of a microbatch (the one learner shape)
         row_length=384,  # tokens of a row, >= rollout.max_context
         constant_groups='drop',  # keep | drop groups of equal outcomes
         max_nonfinite=3,  # skipped updates in a row that stop the run

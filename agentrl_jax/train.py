@@ -440,9 +440,8 @@ def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
 
 def _sampler_metrics(engine, clock) -> dict[str, float]:
   n = engine.reset_counters()
-  steps = max(n.decode_steps, 1)
   return {
-    'sampler/live_share': n.live_slot_steps / (steps * engine.num_slots),
+    'sampler/live_share': n.live_slot_steps / max(n.slot_steps, 1),
     'sampler/decode_steps': float(n.decode_steps),
     'sampler/extend_calls': float(n.extend_calls),
     'sampler/extend_tokens': float(n.extend_tokens),

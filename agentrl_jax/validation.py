@@ -62,6 +62,7 @@ _AT_LEAST = {
   'rollout.top_k': 0,
   'rollout.malformed_limit': 1,
   'sampler.slots': 1,
+  'sampler.lanes': 1,
   'sampler.decode_chunk': 1,
   'sampler.extend_rows': 1,
   'sampler.extend_chunk': 1,
@@ -175,6 +176,11 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     c.train.row_length >= c.rollout.max_context,
     f'config.train.row_length={c.train.row_length}: must hold a context '
     f'(config.rollout.max_context={c.rollout.max_context})',
+  )
+  check(
+    c.sampler.lanes < 1 or c.sampler.slots % c.sampler.lanes == 0,
+    f'config.sampler.lanes={c.sampler.lanes}: must divide '
+    f'config.sampler.slots={c.sampler.slots}',
   )
   check(
     c.sampler.extend_rows <= c.sampler.slots,

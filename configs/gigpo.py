@@ -4,8 +4,8 @@ Claim: a 0.6 M policy that has learnt the call format from demonstrations which
 succeed in at most 20 % of cases learns to book right by RL.
 Command: python experiments/launch.py --config=configs/gigpo.py
 Hardware: two CPU cores.
-Number reached: not yet run.
-"""
+Reached: test success <!-- number: gigpo.test_success .1% -->not yet run<!-- /number -->.
+"""  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
 
@@ -13,6 +13,6 @@ from agentrl_jax import config as config_lib
 def get_config():
   """Returns the main job."""
   config = config_lib.default()
-  config.sft.steps = 160
+  config.sft.steps = 320
   config.advantage.estimator = 'gigpo'
   return config
