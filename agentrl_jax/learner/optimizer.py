@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping
 
+import jax
 import optax
+import optax.contrib
 
 _SCHEDULES = {
   'constant': lambda peak, steps: optax.constant_schedule(peak),
@@ -26,6 +28,24 @@ def schedule(options: Mapping, num_updates: int) -> optax.Schedule:
   return optax.join_schedules([ramp, after], [warmup])
 
 
+def _matrices(params):
+  """Says which weights are matrices for Muon: those of the stacked layers.
+
+  optax takes every array of rank 2 for one, which here are the embedding, the
+  head and the stacked norms, and leaves the layers [L, in, ..., out] to Adam.
+  """
+
+  def one(path, x):
+    names = [getattr(entry, 'key', None) for entry in path]
+    if names[0] != 'layers' or x.ndim < 3:
+      return None
+    axes = tuple(range(1, x.ndim))
+    inputs = 2 if names[-1] == 'o' else 1  # [L, H, C, D]: from heads
+    return optax.contrib.MuonDimensionNumbers(axes[:inputs], axes[inputs:])
+
+  return jax.tree_util.tree_map_with_path(one, params)
+
+
 def make(options: Mapping, num_updates: int) -> optax.GradientTransformation:
   """Returns clipping by global norm followed by the named optimizer.
 
@@ -39,7 +59,13 @@ def make(options: Mapping, num_updates: int) -> optax.GradientTransformation:
   table = {
     'adam': lambda: optax.adam(rate, **adam),
     'adamw': lambda: optax.adamw(rate, weight_decay=decay, **adam),
-    'muon': lambda: optax.contrib.muon(rate, weight_decay=decay),
+    'muon': lambda: optax.contrib.muon(
+      rate,
+      weight_decay=decay,
+      adam_b1=options['b1'],
+      adam_b2=options['b2'],
+      muon_weight_dimension_numbers=_matrices,
+    ),
     'sgd': lambda: optax.sgd(rate),
   }
   clip = optax.clip_by_global_norm(options['clip_norm'])

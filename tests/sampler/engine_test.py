@@ -1,4 +1,4 @@
-"""Locks the sampler: what is drawn, whatever the slots, order and neighbours."""
+"""Locks the sampler: what is drawn, whatever slots, order and neighbours."""
 
 import dataclasses
 

@@ -1,0 +1,32 @@
+"""Locks scoring under given weights: the objective's numbers, one program."""
+
+import jax
+import numpy as np
+
+from agentrl_jax import sharding
+from agentrl_jax.learner import estimate, objective
+from agentrl_jax.models.config import PRESETS, ModelConfig
+from agentrl_jax.rollout import collate
+
+TINY = ModelConfig(vocab_size=11, embedding_std=0.5, **PRESETS['tiny'])
+
+
+def rows(seed):
+  batch = collate.empty_rows(2, 8)
+  batch.tokens[:] = np.random.default_rng(seed).integers(0, 11, (2, 8))
+  batch.segment_ids[:] = 1
+  batch.positions[:] = np.arange(8)
+  return batch
+
+
+def test_scores_are_the_objectives_batch_by_batch(draw_params):
+  weights = draw_params(TINY)
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1))
+  scorer = estimate.Estimator(TINY, mesh, 0.7)
+  batches = [rows(0), rows(1)]
+  for batch, scored in zip(batches, scorer.logprobs(weights, batches)):
+    expected, _ = objective.logprobs_and_entropy(TINY, weights, batch, 0.7)
+    np.testing.assert_allclose(scored, expected, atol=1e-5)
+    assert isinstance(scored, jax.Array) and scored.shape == (2, 8)
+  assert scorer._score._cache_size() == 1
+  assert scorer.logprobs(weights, []) == []
