@@ -3,8 +3,8 @@
 Claim: the only difference to GiGPO is the grouping of the advantages.
 Command: python experiments/launch.py --config=configs/grpo.py
 Hardware: two CPU cores.
-Number reached: not yet run.
-"""
+Reached: test success <!-- number: grpo.test_success .1% -->not yet run<!-- /number -->.
+"""  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
 
