@@ -3,9 +3,13 @@
 import contextlib
 import ctypes
 import fcntl
+import json
 import os
 import pathlib
+import platform
+import resource
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 
@@ -118,3 +122,35 @@ class Clock:
     """Returns `time/NAME_s` of each lap and `time/iteration_s` of all."""
     out = {f'time/{name}_s': value for name, value in self.laps.items()}
     return {**out, 'time/iteration_s': self._last - self._start}
+
+
+def write_record(
+  workdir: str | os.PathLike[str], root: pathlib.Path, start: float
+) -> None:
+  """Writes `run.json`: on what, how long and with how much memory a run ran.
+
+  Args:
+    workdir: run directory.
+    root: of the code, whose git commit is noted if it has one.
+    start: `time.monotonic()` at which this process began.
+  """
+  git = subprocess.run(
+    ['git', '-C', str(root), 'describe', '--always', '--dirty'],
+    capture_output=True,
+    text=True,
+    check=False,
+  )
+  record = {
+    'git': git.stdout.strip() or 'unknown',
+    'cores': num_cores(),
+    'python': platform.python_version(),
+    'machine': platform.machine(),
+    'wall_s': round(time.monotonic() - start, 1),
+    'peak_rss_mb': round(
+      resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3, 1
+    ),
+  }
+  path = pathlib.Path(workdir, 'run.json')
+  partial = path.with_suffix('.tmp')
+  partial.write_text(json.dumps(record, indent=2) + '\n')
+  partial.replace(path)

@@ -149,6 +149,7 @@ def run(config, workdir: pathlib.Path, display, stop) -> None:
     collector.close()
   display.stage('drawing plots and writing the report')
   write_report(config, workdir)
+  runtime.write_record(workdir, ROOT, START)
   display.note(f'done: {workdir / "report.html"}')
 
 

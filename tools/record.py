@@ -166,6 +166,10 @@ def summary(run: pathlib.Path) -> dict[str, float]:
   for step, value in columns.get('eval/success', []):
     if step == 0:
       out['eval_success_start'] = value
+  whole = _json(run / 'run.json')  # from process start to the last line
+  for key, name in (('wall_s', 'wall_s'), ('peak_rss_mb', 'host_peak_rss_mb')):
+    if key in whole:
+      out[name] = whole[key]
   return out
 
 

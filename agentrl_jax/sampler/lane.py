@@ -97,11 +97,13 @@ class Lane:
     """Starts the next call, if none is in flight and there is work."""
     if self._launched:
       return
-    num_live = int(self._in_turn.sum())
     rows = self._programs.shape.extend_rows
-    if self.queue and (len(self.queue) >= rows or not num_live):
+    if self.queue and (len(self.queue) >= rows or not self._in_turn.any()):
       self._extend(params, counters)
-    elif num_live:
+      self._launched = True
+    num_live = int(self._in_turn.sum())
+    # Contexts that fill another extend call go first: they would wait idle.
+    if num_live and len(self.queue) < rows:
       # Return when the turns that ended, with those queued, fill an extend.
       wanted = max(rows - len(self.queue), 1)
       stop_below = 1 if num_live <= wanted else num_live - wanted + 1
@@ -109,9 +111,7 @@ class Lane:
       self._state, self._used = self._programs.decode(
         params, self._state, np.int32(steps), np.int32(stop_below)
       )
-    else:
-      return
-    self._launched = True
+      self._launched = True
 
   def finish(self, counters: Counters) -> list[Completion]:
     """Waits for the call in flight; returns what ended, in slot order."""
