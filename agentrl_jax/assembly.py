@@ -111,10 +111,13 @@ def language(config: ml_collections.ConfigDict) -> Language:
   """Loads the tokenizer, or trains it on the environment's own text.
 
   It depends on the environment and on `config.text`, not on the run's seed:
-  runs of a study share it.
+  runs of a study share it. Weights of another run come with its tokenizer.
   """
+  inherited = pathlib.Path(config.init_from, 'tokenizer')
   if config.text.tokenizer:
     tokenizer = tokenizer_lib.load(config.text.tokenizer)
+  elif config.init_from and inherited.is_dir():
+    tokenizer = tokenizer_lib.load(inherited)
   else:
     records = demonstrations(config)
     count = min(_TOKENIZER_TEXTS, len(records))

@@ -9,6 +9,7 @@ import ast
 import difflib
 import importlib.util
 import json
+import os
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -131,7 +132,7 @@ def default() -> ml_collections.ConfigDict:
         row_length=384,  # tokens of a row, >= rollout.max_context
         constant_groups='drop',  # keep | drop groups of equal outcomes
         max_nonfinite=3,  # skipped updates in a row that stop the run
-        optimizer=_optimizer('adam', 5e-4, 5, 'constant'),
+        optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
       ),
       mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
       eval=dict(
@@ -286,6 +287,30 @@ def _parse(text: str, old: Any) -> Any:
       f'expected {type(old).__name__}, got {type(value).__name__}'
     )
   return value
+
+
+def of_run(directory: str | os.PathLike[str]) -> ml_collections.ConfigDict:
+  """Reads the config that a run keeps in its directory.
+
+  Raises:
+    ConfigError: no run there, or one with fields that are unknown here.
+  """
+  path = pathlib.Path(directory, 'config.json')
+  if not path.is_file():
+    raise ConfigError([f'{directory}: no config.json; give a run directory'])
+  config = default()
+  try:
+    with config.unlocked():
+      config.update(json.loads(path.read_text(encoding='utf-8')))
+  except (TypeError, ValueError) as e:
+    raise ConfigError([f'{path}: {e}']) from e
+  known = flatten(default())
+  strange = [key for key in flatten(config) if key not in known]
+  if strange:
+    raise ConfigError(
+      f'{path}: {validation.unknown(k, known)}' for k in strange
+    )
+  return config
 
 
 def diff(config: ml_collections.ConfigDict) -> dict[str, Any]:

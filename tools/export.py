@@ -91,9 +91,7 @@ def _config(run: pathlib.Path):
       f'{run} is no run directory with checkpoints: it needs config.json and '
       'checkpoints/'
     )
-  loaded = config.default()
-  loaded.update(json.loads(path.read_text('utf-8')))
-  return loaded
+  return config.of_run(run)
 
 
 def _tokenizer(run: pathlib.Path, config):

@@ -41,7 +41,7 @@ def _run(call: _Call) -> Any:
   """Calls; an exception becomes a `Failure`."""
   try:
     return call.function(*call.arguments)
-  except Exception as error:  # noqa: BLE001 (whatever a world raises is data)
+  except (Exception, SystemExit) as error:  # noqa: BLE001 (that is data)
     message = f'{type(error).__name__}: {error}'
     return Failure(types.StopReason.ENV_ERROR, message, traceback.format_exc())
 
