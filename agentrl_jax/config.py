@@ -103,8 +103,8 @@ def default() -> ml_collections.ConfigDict:
         slots=64,  # contexts decoded side by side
         lanes=2,  # parts of the slots that take turns; divides slots
         decode_chunk=8,  # tokens of one decode call
-        extend_rows=16,  # contexts prefilled or extended in one call
-        extend_chunk=16,  # tokens a row of one extend call
+        extend_rows=24,  # contexts prefilled or extended in one call
+        extend_chunk=18,  # tokens a row of one extend call
       ),
       rewards=(('outcome', 1.0),),  # (name, weight) parts, added
       advantage=dict(

@@ -441,9 +441,9 @@ def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
 def _sampler_metrics(engine, clock) -> dict[str, float]:
   n = engine.reset_counters()
   return {
-    'sampler/live_share': n.live_slot_steps / max(n.slot_steps, 1),
-    'sampler/decode_steps': float(n.decode_steps),
-    'sampler/extend_calls': float(n.extend_calls),
+    'host/sampler_live_share': n.live_slot_steps / max(n.slot_steps, 1),
+    'host/sampler_decode_steps': float(n.decode_steps),
+    'host/sampler_extend_calls': float(n.extend_calls),
     'sampler/extend_tokens': float(n.extend_tokens),
     'rollout/tokens_per_s': n.sampled_tokens / clock.laps['collect'],
   }

@@ -183,15 +183,9 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     f'config.sampler.slots={c.sampler.slots}',
   )
   check(
-    c.sampler.extend_rows <= c.sampler.slots,
+    c.sampler.extend_rows * c.sampler.lanes <= c.sampler.slots,
     f'config.sampler.extend_rows={c.sampler.extend_rows}: more than '
     f'config.sampler.slots={c.sampler.slots}',
-  )
-  check(
-    c.sampler.extend_chunk < 1
-    or c.rollout.max_context % c.sampler.extend_chunk == 0,
-    f'config.sampler.extend_chunk={c.sampler.extend_chunk}: must divide '
-    f'config.rollout.max_context={c.rollout.max_context}',
   )
   check(
     c.loss.weighting != 'constant' or c.loss.weighting_constant > 0,

@@ -13,4 +13,5 @@ def get_config():
   """Returns the main job with the plainest estimator."""
   config = config_lib.load_sibling(__file__, 'gigpo.py')
   config.advantage.estimator = 'reinforce'
+  config.advantage.options = {'baseline': 'mean'}
   return config

@@ -18,7 +18,10 @@ from agentrl_jax import config
 SEEDS = range(5)
 
 ARMS = {
-  'reinforce': {'advantage.estimator': 'reinforce'},
+  'reinforce': {
+    'advantage.estimator': 'reinforce',
+    'advantage.options': {'baseline': 'mean'},
+  },
   'grpo': {'advantage.estimator': 'grpo'},
   'rloo': {'advantage.estimator': 'rloo'},
   'gigpo': {'advantage.estimator': 'gigpo'},
