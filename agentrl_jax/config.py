@@ -57,101 +57,113 @@ def _rollout_fields():
   )
 
 
+def _world_fields():
+  return dict(
+    seed=0,  # of the run: weights, data order, sampling
+    init_from='',  # run directory to warm-start the policy from
+    compilation_cache='auto',  # directory; auto: the user's; '' = none
+    env=dict(
+      name='flight',  # a name in ENVS or 'package.module:Class'
+      options=ml_collections.ConfigDict(),  # keyword arguments of the env
+      workers=0,  # threads that step environments; 0 = in the loop itself
+      deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
+    ),
+    text=dict(
+      style='tiny',  # chat template: a name in templates.STYLES
+      vocab_size=512,  # of the tokenizer trained from the env's text
+      tokenizer='',  # directory of a ready tokenizer; '' = train one
+    ),
+  )
+
+
+def _policy_fields():
+  return dict(
+    model=dict(
+      num_layers=3,  # decoder blocks
+      d_model=128,  # residual width
+      num_heads=4,  # query heads
+      num_kv_heads=2,  # divides num_heads
+      head_dim=32,  # even
+      d_ff=320,  # SwiGLU width
+      rope_theta=1e4,  # rotary base
+      norm_epsilon=1e-6,  # RMSNorm
+      qk_norm=True,  # RMSNorm on queries and keys
+      tie_embeddings=False,  # one matrix for input and output
+      embedding_std=0.5,  # at initialisation
+      remat=False,  # recompute each block in the backward pass
+      scan_unroll=3,  # layers of one step of the learner's scan
+      dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
+    ),
+    sft=dict(
+      steps=0,  # updates of supervised fine-tuning; 0 = none
+      rows=12,  # packed rows of a batch
+      demonstrations=4000,  # scripted episodes
+      observation_weight=0.1,  # loss weight of tokens not by the agent
+      optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
+    ),
+    rollout=_rollout_fields(),
+    sampler=dict(
+      slots=64,  # contexts decoded side by side
+      lanes=2,  # parts of the slots that take turns; divides slots
+      decode_chunk=8,  # tokens of one decode call
+      extend_rows=24,  # contexts prefilled or extended in one call
+      extend_chunk=18,  # tokens a row of one extend call
+    ),
+  )
+
+
+def _learning_fields():
+  return dict(
+    rewards=(('outcome', 1.0),),  # (name, weight) parts, added
+    advantage=dict(
+      estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'
+      options=ml_collections.ConfigDict(),  # its keyword arguments
+      history_levels=1,  # anchors looked back on (hgpo's L)
+      invalid_penalty=0.0,  # subtracted from a malformed turn's return
+      anchors='exact',  # exact | turn_index | shuffled (placebos)
+    ),
+    loss=dict(
+      name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
+      options=ml_collections.ConfigDict(),  # its keyword arguments
+      sequence='turn',  # turn | trajectory, for losses with sequence ratios
+      weighting='trajectory',  # see losses.token_weights
+      weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
+      kl_coef=0.0,  # of KL to the reference policy, >= 0
+      kl_estimator='k3',  # k1 | k2 | k3 | k3+
+      entropy_coef=0.0,  # bonus, >= 0
+    ),
+    train=dict(
+      iterations=30,  # collect-to-update cycles
+      minibatches=2,  # optimizer updates an epoch of an iteration
+      epochs=1,  # passes over an iteration's data
+      rows=12,  # packed rows of a microbatch (the one learner shape)
+      row_length=384,  # tokens of a row, >= rollout.max_context
+      constant_groups='drop',  # keep | drop groups of equal outcomes
+      max_nonfinite=3,  # skipped updates in a row that stop the run
+      optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
+    ),
+    mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
+    eval=dict(
+      every=10,  # iterations; 0 = only before and after training
+      tasks=128,  # held-out validation tasks
+      test_tasks=1024,  # at the end, once
+    ),
+    checkpoint=dict(
+      every=1,  # iterations
+      sft_every=50,  # updates
+      keep=2,  # last checkpoints kept, best by validation besides
+    ),
+    log=dict(
+      trajectories=16,  # written an iteration; -1 = all
+      tensorboard=True,  # event files beside metrics.jsonl
+    ),
+  )
+
+
 def default() -> ml_collections.ConfigDict:
   """Returns every typed field with its default: the 0.6 M flight policy."""
-  config = ml_collections.ConfigDict(
-    dict(
-      seed=0,  # of the run: weights, data order, sampling
-      init_from='',  # run directory to warm-start the policy from
-      compilation_cache='auto',  # directory; auto: the user's; '' = none
-      env=dict(
-        name='flight',  # a name in ENVS or 'package.module:Class'
-        options=ml_collections.ConfigDict(),  # keyword arguments of the env
-        workers=0,  # threads that step environments; 0 = in the loop itself
-        deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
-      ),
-      text=dict(
-        style='tiny',  # chat template: a name in templates.STYLES
-        vocab_size=512,  # of the tokenizer trained from the env's text
-        tokenizer='',  # directory of a ready tokenizer; '' = train one
-      ),
-      model=dict(
-        num_layers=3,  # decoder blocks
-        d_model=128,  # residual width
-        num_heads=4,  # query heads
-        num_kv_heads=2,  # divides num_heads
-        head_dim=32,  # even
-        d_ff=320,  # SwiGLU width
-        rope_theta=1e4,  # rotary base
-        norm_epsilon=1e-6,  # RMSNorm
-        qk_norm=True,  # RMSNorm on queries and keys
-        tie_embeddings=False,  # one matrix for input and output
-        embedding_std=0.5,  # at initialisation
-        remat=False,  # recompute each block in the backward pass
-        scan_unroll=3,  # layers of one step of the learner's scan
-        dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
-      ),
-      sft=dict(
-        steps=0,  # updates of supervised fine-tuning; 0 = none
-        rows=12,  # packed rows of a batch
-        demonstrations=4000,  # scripted episodes
-        observation_weight=0.1,  # loss weight of tokens not by the agent
-        optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
-      ),
-      rollout=_rollout_fields(),
-      sampler=dict(
-        slots=64,  # contexts decoded side by side
-        lanes=2,  # parts of the slots that take turns; divides slots
-        decode_chunk=8,  # tokens of one decode call
-        extend_rows=24,  # contexts prefilled or extended in one call
-        extend_chunk=18,  # tokens a row of one extend call
-      ),
-      rewards=(('outcome', 1.0),),  # (name, weight) parts, added
-      advantage=dict(
-        estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'
-        options=ml_collections.ConfigDict(),  # its keyword arguments
-        history_levels=1,  # anchors looked back on (hgpo's L)
-        invalid_penalty=0.0,  # subtracted from a malformed turn's return
-        anchors='exact',  # exact | turn_index | shuffled (placebos)
-      ),
-      loss=dict(
-        name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
-        options=ml_collections.ConfigDict(),  # its keyword arguments
-        sequence='turn',  # turn | trajectory, for losses with sequence ratios
-        weighting='trajectory',  # see losses.token_weights
-        weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
-        kl_coef=0.0,  # of KL to the reference policy, >= 0
-        kl_estimator='k3',  # k1 | k2 | k3 | k3+
-        entropy_coef=0.0,  # bonus, >= 0
-      ),
-      train=dict(
-        iterations=30,  # collect-to-update cycles
-        minibatches=2,  # optimizer updates an epoch of an iteration
-        epochs=1,  # passes over an iteration's data
-        rows=12,  # packed rows of a microbatch (the one learner shape)
-        row_length=384,  # tokens of a row, >= rollout.max_context
-        constant_groups='drop',  # keep | drop groups of equal outcomes
-        max_nonfinite=3,  # skipped updates in a row that stop the run
-        optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
-      ),
-      mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
-      eval=dict(
-        every=10,  # iterations; 0 = only before and after training
-        tasks=128,  # held-out validation tasks
-        test_tasks=1024,  # at the end, once
-      ),
-      checkpoint=dict(
-        every=1,  # iterations
-        sft_every=50,  # updates
-        keep=2,  # last checkpoints kept, best by validation besides
-      ),
-      log=dict(
-        trajectories=16,  # written an iteration; -1 = all
-        tensorboard=True,  # event files beside metrics.jsonl
-      ),
-    )
-  )
-  return config.lock()
+  fields = _world_fields() | _policy_fields() | _learning_fields()
+  return ml_collections.ConfigDict(fields).lock()
 
 
 def load(
