@@ -111,7 +111,16 @@ class Learner:
       donate_argnums=(1, 2),
       out_shardings=(weights, full),
     )
-    self._apply = jax.jit(functools.partial(apply, tx), donate_argnums=(0, 1))
+    shapes = jax.eval_shape(
+      functools.partial(state_lib.create, tx=tx), params_lib.abstract(config)
+    )
+    self._placed = state_lib.shardings(config, shapes, mesh)
+    # Said here as well: what GSPMD chooses would compile `accumulate` again.
+    self._apply = jax.jit(
+      functools.partial(apply, tx),
+      donate_argnums=(0, 1),
+      out_shardings=(self._placed, weights, full),
+    )
     self._zeros = jax.jit(
       lambda params: jax.tree.map(jnp.zeros_like, params),
       out_shardings=weights,
@@ -125,15 +134,11 @@ class Learner:
 
     The weights are copied: the caller's stay valid.
     """
-    build = functools.partial(state_lib.create, tx=self._tx)
-    placed = state_lib.shardings(
-      self.config, jax.eval_shape(build, params), self._mesh
-    )
 
     def copy(params):
-      return build(jax.tree.map(jnp.copy, params))
+      return state_lib.create(jax.tree.map(jnp.copy, params), self._tx)
 
-    return jax.jit(copy, out_shardings=placed)(params)
+    return jax.jit(copy, out_shardings=self._placed)(params)
 
   def update(
     self,

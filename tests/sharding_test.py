@@ -1,0 +1,101 @@
+"""Locks the mesh and the rules, and that 8 devices compute what 1 does."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import jax
+import pytest
+from jax.sharding import AbstractMesh, PartitionSpec
+
+from agentrl_jax import sharding
+
+MESH = AbstractMesh((2, 2, 2), sharding.AXES)
+
+
+@pytest.mark.parametrize(
+  'axes, shape, expected',
+  [
+    (('embed', 'heads', None), (8, 4, 3), ('fsdp', 'tensor', None)),
+    (('embed', 'kv_heads', None), (8, 1, 3), ('fsdp', None, None)),  # 1 / 2
+    (('vocab', 'embed'), (7, 8), (None, 'fsdp')),
+    (('layers', 'mlp', 'embed'), (3, 8, 8), (None, 'tensor', 'fsdp')),
+    (('rows', None), (8, 5), (('data', 'fsdp'), None)),
+    (('rows', None), (6, 5), (None, None)),  # not over 4
+  ],
+)
+def test_rules_by_hand(axes, shape, expected):
+  assert sharding.spec(axes, shape, MESH) == PartitionSpec(*expected)
+
+
+def test_axes_of_one_device_split_nothing():
+  mesh = AbstractMesh((1, 1, 1), sharding.AXES)
+  assert sharding.spec(('embed',), (8,), mesh) == PartitionSpec(None)
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (-1, 1, 1), (1, 1, -1)])
+def test_mesh_of_one_device(sizes):
+  mesh = sharding.make_mesh(dict(zip(sharding.AXES, sizes)), jax.devices()[:1])
+  assert dict(mesh.shape) == dict(data=1, fsdp=1, tensor=1)
+
+
+def test_mesh_that_does_not_fit_is_refused():
+  with pytest.raises(ValueError, match=r"'fsdp': 3.*1 device.*config.mesh"):
+    sharding.make_mesh(dict(data=1, fsdp=3, tensor=1), jax.devices()[:1])
+
+
+PROGRAM = pathlib.Path(__file__).parent / 'eight_devices.py'
+
+
+@pytest.fixture(scope='module')
+def measured():
+  """Runs eight_devices.py on 8 forced CPU devices."""
+  flags = (
+    '--xla_force_host_platform_device_count=8 '
+    '--xla_backend_optimization_level=0'  # compile fast, run slowly
+  )
+  done = subprocess.run(
+    [sys.executable, str(PROGRAM)],
+    env={**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'},
+    capture_output=True,
+    text=True,
+  )
+  assert done.returncode == 0, done.stderr
+  return json.loads(done.stdout.splitlines()[-1])
+
+
+NAMES = ['fsdp8', 'data2_fsdp2_tensor2']
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_loss_and_metrics_do_not_depend_on_the_mesh(measured, name):
+  one, many = measured['one']['metrics'], measured[name]['metrics']
+  assert one.keys() == many.keys() and len(one) > 8
+  for key, value in one.items():
+    assert many[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_updated_weights_do_not_depend_on_the_mesh(measured, name):
+  assert measured[name]['moved'] > 1e-3
+  assert measured[name]['params_gap'] < 1e-5
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_state_stays_where_it_was_put(measured, name):
+  assert measured[name]['same_shardings']
+  assert measured[name]['split'] >= 8 / 2  # a weight lies on that many parts
+  programs = measured[name]['programs']
+  assert programs['jit(accumulate)'] == programs['jit(apply)'] == 1
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_sampler_draws_the_same_up_to_ties(measured, name):
+  one, many = measured['one'], measured[name]
+  assert many['published']
+  same = [a == b for a, b in zip(one['tokens'], many['tokens'], strict=True)]
+  assert sum(same) >= len(same) - 1
+  for a, b, equal in zip(one['logprobs'], many['logprobs'], same):
+    assert not equal or b == pytest.approx(a, abs=1e-4)
