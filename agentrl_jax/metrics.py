@@ -118,7 +118,7 @@ class Writer:
         filename_suffix=f'.{time.time_ns()}',  # names tell seconds only
       )
     for key, value in row.items():
-      if key != 'step':
+      if key != 'step' and math.isfinite(value):  # it would warn of NaN
         self._events.add_scalar(key, value, row['step'])
     self._events.flush()
 
