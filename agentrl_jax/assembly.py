@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import ml_collections
+import numpy as np
 
 from agentrl_jax import (
   advantages,
@@ -18,7 +19,9 @@ from agentrl_jax import (
   rng,
   sharding,
   tables,
+  validation,
 )
+from agentrl_jax.batch import TurnBatch
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rewards import REWARDS
@@ -49,23 +52,29 @@ def cache_root() -> pathlib.Path:
 def faults(config: ml_collections.ConfigDict) -> list[str]:
   """Returns what is wrong with names and options that tables explain."""
   out = []
-  for name, _ in config.rewards:
+  for part in filter(validation.is_pair, config.rewards):
     try:
-      tables.resolve(REWARDS, name)
+      tables.resolve(REWARDS, part[0])
     except ValueError as e:
       out.append(f'config.rewards: {e}')
   try:
     envs.make(config.env.name, **env_options(config)).close()
   except (TypeError, ValueError) as e:
     out.append(f'config.env.options: {e}')
-  for field, function in (
-    (
-      'advantage',
-      _table_entry(advantages.ESTIMATORS, config.advantage.estimator),
-    ),
-    ('loss', _table_entry(losses.LOSSES, config.loss.name)),
-  ):
-    out += _unknown_options(field, function, config[field].options)
+  out += _call_faults(
+    'advantage',
+    _table_entry(advantages.ESTIMATORS, config.advantage.estimator),
+    config.advantage.options,
+    (_turns(config.advantage.history_levels),),
+  )
+  floats = jax.ShapeDtypeStruct((1, 2), np.float32)
+  ids, mask = (jax.ShapeDtypeStruct((1, 2), t) for t in (np.int32, np.bool_))
+  out += _call_faults(
+    'loss',
+    _table_entry(losses.LOSSES, config.loss.name),
+    config.loss.options,
+    (floats, floats, floats, ids, mask),
+  )
   return out
 
 
@@ -243,15 +252,29 @@ def digest(value: Any) -> str:
   return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def _unknown_options(field: str, function: Any, options) -> list[str]:
-  """Faults of keyword arguments that a function does not take."""
+def _turns(num_levels: int) -> TurnBatch:
+  """Returns shapes of a batch of two trajectories of two turns."""
+
+  def array(dtype, *shape):
+    return jax.ShapeDtypeStruct(shape, dtype)
+
+  return TurnBatch(
+    turn_rewards=array(np.float32, 2, 2),
+    turn_mask=array(np.bool_, 2, 2),
+    group_ids=array(np.int32, 2),
+    anchor_ids=array(np.int32, 2, 2),
+    history_ids=array(np.int32, 2, 2, max(num_levels, 1)),
+    turn_penalties=array(np.float32, 2, 2),
+    action_ids=array(np.int32, 2, 2),
+  )
+
+
+def _call_faults(field: str, function: Any, options, arguments) -> list[str]:
+  """Faults of keyword arguments, found by tracing the function once."""
   if function is None:
     return []
-  known = getattr(function, 'options', None)
-  if known is None:
-    return []
-  return [
-    f'config.{field}.options.{name}: unknown; known: {", ".join(sorted(known))}'
-    for name in options
-    if name not in known
-  ]
+  try:
+    jax.eval_shape(functools.partial(function, **options.to_dict()), *arguments)
+  except (AssertionError, KeyError, TypeError, ValueError) as e:
+    return [f'config.{field}.options: {str(e).splitlines()[0]}']
+  return []
