@@ -1,0 +1,121 @@
+"""From a config to parts: names, options, inheritance, fixed panels."""
+
+import pathlib
+
+import numpy as np
+import pytest
+
+from agentrl_jax import assembly, config, types
+from agentrl_jax.text import tokenizer as tokenizer_lib
+from agentrl_jax.text import tools
+
+ROOT = pathlib.Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / 'configs').rglob('*.py'))
+
+
+@pytest.fixture(scope='module', autouse=True)
+def caches(tmp_path_factory):
+  patch = pytest.MonkeyPatch()
+  patch.setenv('AGENTRL_JAX_DATA', str(tmp_path_factory.mktemp('data')))
+  yield
+  patch.undo()
+
+
+def small(**overrides):
+  fields = {'sft.demonstrations': '60', 'env.options': "{'legs': 1}"}
+  return config.load(
+    str(ROOT / 'configs' / 'smoke.py'), {**fields, **overrides}
+  )
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=lambda path: path.stem)
+def test_every_config_is_without_fault(path):
+  loaded = config.load(str(path))
+  config.validate(
+    loaded,
+    tables=assembly.TABLES,
+    num_devices=1,
+    more=assembly.faults(loaded),
+  )
+  docstring = config.load_module(str(path)).__doc__
+  assert 'Claim' in docstring and 'Command: ' in docstring
+  assert f'configs/{path.relative_to(ROOT / "configs")}' in docstring
+
+
+def test_siblings_of_the_main_job_differ_in_what_they_say():
+  main = config.flatten(config.load(str(ROOT / 'configs' / 'gigpo.py')))
+
+  def changed(name):
+    other = config.load(str(ROOT / 'configs' / f'{name}.py'))
+    fields = config.flatten(other)
+    changed = {key for key in fields if fields[key] != main[key]}
+    return changed - {'advantage.options'}  # an estimator's own
+
+  for name in ('grpo', 'reinforce', 'rloo'):
+    assert changed(name) == {'advantage.estimator'}
+  assert changed('hgpo') == {
+    'advantage.estimator',
+    'advantage.history_levels',
+  }
+  assert changed('sft') == {'train.iterations'}
+  assert 'rollout.max_turns' in changed('rlvr') and len(changed('rlvr')) < 10
+
+
+@pytest.mark.parametrize(
+  'overrides, words',
+  [
+    ({'rewards': "(('outcom', 1.0),)"}, 'config.rewards'),
+    ({'env.options': "{'wings': 2}"}, 'wings'),
+    ({'advantage.options.scale': 'iqr'}, "scale='iqr'"),
+    ({'advantage.options.sharp': '1'}, "'sharp'"),
+    ({'loss.options.sharp': '1'}, "'sharp'"),
+    ({'advantage.estimator': 'gae'}, 'values'),  # needs what a config lacks
+  ],
+)
+def test_a_fault_of_names_and_options_is_told(overrides, words):
+  (fault,) = assembly.faults(small(**overrides))
+  assert fault.startswith('config.') and words in fault
+
+
+def test_the_tokenizer_does_not_depend_on_the_seed_and_knows_the_errors():
+  one = assembly.language(small()).tokenizer
+  two = assembly.language(small(seed='7')).tokenizer
+  assert one.files() == two.files()
+  lengths = [
+    len(one.encode(f'error: {text}')) for text in tools.error_texts('tiny')
+  ]
+  assert np.mean(lengths) < 20 and max(lengths) < 40  # not letter by letter
+
+
+def test_weights_of_another_run_come_with_its_tokenizer(tmp_path):
+  other = tokenizer_lib.train(['abc abc'] * 5, vocab_size=300, style='tiny')
+  other.save(tmp_path / 'tokenizer')
+  inherited = assembly.language(small(init_from=str(tmp_path))).tokenizer
+  assert inherited.files() == other.files()
+  given = assembly.language(
+    small(**{'text.tokenizer': str(tmp_path / 'tokenizer')})
+  )
+  assert given.tokenizer.files() == other.files()
+
+
+def test_panels_are_the_same_whatever_the_seed():
+  one, two = (
+    [assembly.tasks(small(seed=seed), split)[5] for split in ('train', 'test')]
+    for seed in ('0', '1')
+  )
+  assert one == two
+  assert all(isinstance(task, types.Task) for task in one)
+  assert one[0].data != one[1].data
+
+
+def test_the_policy_takes_its_shape_from_the_config():
+  model = assembly.model_config(small(), 123)
+  assert (model.vocab_size, model.d_model, model.dtype) == (123, 64, 'float32')
+
+
+def test_a_digest_is_of_content_not_of_order():
+  assert assembly.digest({'a': 1, 'b': (2, 3)}) == assembly.digest(
+    {'b': [2, 3], 'a': 1}
+  )
+  assert assembly.digest({'a': 1}) != assembly.digest({'a': 2})
+  assert assembly.digest({'a': 1}) != assembly.digest({'a': '1'})
