@@ -131,6 +131,16 @@ def faults(
   return out + _relations(config) + _mesh_faults(config, num_devices)
 
 
+def is_pair(part: Any) -> bool:
+  """Returns whether a part of the rewards is (name, weight)."""
+  return (
+    isinstance(part, tuple | list)
+    and len(part) == 2
+    and isinstance(part[0], str)
+    and isinstance(part[1], int | float)
+  )
+
+
 def unknown(field: str, known: Iterable[str]) -> str:
   """Returns the fault of a field that does not exist."""
   near = difflib.get_close_matches(field, list(known), n=1)
@@ -192,7 +202,7 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     "config.loss.weighting_constant: must be > 0 when weighting='constant'",
   )
   check(
-    len(c.rewards) > 0 and all(len(part) == 2 for part in c.rewards),
+    len(c.rewards) > 0 and all(map(is_pair, c.rewards)),
     'config.rewards: a non-empty tuple of (name, weight) pairs',
   )
   return faults
@@ -213,4 +223,11 @@ def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
     else (num_devices % product)
   ):
     return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
-  return []
+  sizes = {k: v if v > 0 else num_devices // product for k, v in sizes.items()}
+  parts = sizes['data'] * sizes['fsdp']
+  return [
+    f'config.{name}.rows={c[name].rows}: must be a multiple of {parts} '
+    '(config.mesh.data x config.mesh.fsdp)'
+    for name in ('sft', 'train')
+    if c[name].rows % parts
+  ]

@@ -137,6 +137,8 @@ def sample(mesh, weights):
 
 def main():
   assert jax.device_count() == 8
+  # Two programs with collectives at once can wait for each other's threads.
+  jax.config.update('jax_cpu_enable_async_dispatch', False)
   jax.monitoring.register_event_duration_secs_listener(count)
   weights, out, first = draw_params(), {}, None
   for name, shape in MESHES.items():

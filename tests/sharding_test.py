@@ -60,6 +60,7 @@ def measured():
     [sys.executable, str(PROGRAM)],
     env={**os.environ, 'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'},
     capture_output=True,
+    timeout=300,  # a program that hangs is a fault, not a wait
     text=True,
   )
   assert done.returncode == 0, done.stderr

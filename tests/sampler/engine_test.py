@@ -81,7 +81,7 @@ def play(engine, asks, slots=None):
   """Plays asks in the order given, refilling slots; {ask: Completion}."""
   waiting, playing, done = list(asks), {}, {}
   if slots is not None:
-    engine._free = list(slots)[::-1]
+    engine._lanes[0].free = list(slots)[::-1]
   while len(done) < len(asks):
     while waiting and (slot := engine.acquire()) is not None:
       ask = waiting.pop(0)
@@ -119,9 +119,10 @@ def test_order_of_arrival_and_slot_change_no_bit(engine, expected, seed):
 @pytest.mark.parametrize('slot', [0, 3])
 def test_alone_changes_no_bit(engine, expected, slot):
   for ask in ASKS[1:4]:
-    alone = drawn(play(engine, [ask], [slot]))
+    alone = play(engine, [ask], [slot])
+    assert alone[ask].slot == slot
+    assert drawn(alone)[ask] == expected[ask]
     engine.reset()
-    assert alone[ask] == expected[ask]
 
 
 @pytest.mark.parametrize('steps', [1, 50])
@@ -129,6 +130,20 @@ def test_length_of_a_decode_call_changes_no_bit(weights, expected, steps):
   other = build(decode_chunk=steps)
   other.publish(weights, 0)
   assert drawn(play(other, ASKS)) == expected
+
+
+@pytest.mark.parametrize('lanes', [2, 3])
+def test_lanes_change_no_bit(weights, expected, lanes):
+  other = build(num_slots=4 * lanes, num_lanes=lanes)
+  other.publish(weights, 0)
+  assert drawn(play(other, ASKS[::-1])) == expected
+  used = {other.acquire() for _ in range(lanes)}
+  assert len({slot // 4 for slot in used}) == lanes  # spread over the lanes
+
+
+def test_lanes_that_do_not_divide_are_refused():
+  with pytest.raises(ValueError, match='4 slots .* 3 lanes.*sampler.lanes'):
+    build(num_lanes=3)
 
 
 def score(weights, sequences, temperature):
@@ -333,7 +348,8 @@ def test_counters_count(engine):
   assert n.sampled_tokens == sum(len(c.tokens) for c in done.values())
   # The first token of a turn is drawn by the extend call.
   assert n.live_slot_steps == n.sampled_tokens - len(ASKS)
-  assert n.decode_steps * engine.num_slots >= n.live_slot_steps
+  assert n.slot_steps == n.decode_steps * engine.num_slots
+  assert n.slot_steps >= n.live_slot_steps
   assert engine.counters == engine_lib.Counters()
 
 
