@@ -13,6 +13,6 @@ from agentrl_jax import config as config_lib
 def get_config():
   """Returns the main job."""
   config = config_lib.default()
-  config.sft.steps = 320
+  config.sft.steps = 240
   config.advantage.estimator = 'gigpo'
   return config

@@ -38,8 +38,8 @@ class Rates:
   by_time: float = 0.15
   page: float = 0.05
   research: float = 0.03
-  skip_check: float = 0.44
-  order_sold_out: float = 0.32
+  skip_check: float = 0.4
+  order_sold_out: float = 0.2
   broad_query: float = 0.0
   malformed: float = 0.01
 
