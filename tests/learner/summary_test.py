@@ -1,0 +1,55 @@
+"""Averages of an iteration by hand; the first metric that is not finite."""
+
+import math
+
+import pytest
+
+from agentrl_jax.learner import summary
+from agentrl_jax.learner.objective import Metrics
+
+
+def measured(**changes):
+  sums = dict(
+    loss=0.5,
+    policy=0.25,
+    kl=0.0,
+    tokens=10.0,
+    entropy=20.0,
+    ratio=11.0,
+    clipped=1.0,
+    gap=0.01,
+    weight=1.0,
+  )
+  return Metrics({**sums, **changes}, {'gap': 0.002, 'ratio': 0.003})
+
+
+INFO = {'grad_norm': 2.0, 'update_norm': 0.1, 'finite': 1.0}
+
+
+def test_means_are_over_updates_or_over_all_tokens():
+  second = measured(tokens=30.0, entropy=20.0, policy=0.75, gap=9.0)
+  row = summary.update_metrics([measured(), second], [INFO, INFO])
+  expected = {
+    'loss/policy': 0.5,  # (0.25 + 0.75) / 2
+    'policy/entropy': 1.0,  # (20 + 20) / (10 + 30)
+    'policy/ratio_mean': 0.55,  # (11 + 11) / 40
+    'policy/clip_fraction': 0.05,
+    'sampler/logprob_gap': 0.001,  # of the first update alone
+    'policy/first_ratio_deviation': 0.003,
+    'train/grad_norm': 2.0,
+    'train/minibatches': 2.0,
+    'train/tokens': 40.0,
+  }
+  assert {k: row[k] for k in expected} == pytest.approx(expected)
+
+
+def test_no_update_no_numbers():
+  assert summary.update_metrics([], []) == {}
+
+
+def test_the_first_that_is_not_finite_is_named():
+  good, bad = measured(), measured(entropy=math.nan)
+  assert summary.first_bad([good, bad], [INFO, INFO]) == 'entropy'
+  broken = {**INFO, 'grad_norm': math.inf}
+  assert summary.first_bad([good, bad], [broken, INFO]) == 'grad_norm'
+  assert summary.first_bad([good], [INFO]) == 'grad_norm'
