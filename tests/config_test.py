@@ -131,7 +131,7 @@ def test_an_unknown_reward_and_option_are_told_together(file):
     },
   )
   found = ' '.join(faults(config.validate, c, more=assembly.faults(c)))
-  for text in ('outcom', "'gama'", "'clip_lo'", "'leggs'"):
+  for text in ('outcom', "'gama'", "'clip_lo'", 'leggs'):
     assert text in found
   for part in ('env', 'loss', 'advantage'):
     assert f'config.{part}.options: ' in found
