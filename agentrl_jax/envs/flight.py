@@ -84,6 +84,7 @@ class FlightEnv(base.ToolEnv):
   system = SYSTEM
   revealing = ('check_seat', 'order')
   task_defaults = flight_world.TASK_DEFAULTS
+  demonstration_defaults = flight_world.DEMONSTRATION_DEFAULTS
   generate = staticmethod(flight_world.generate)
 
   def __init__(

@@ -33,9 +33,9 @@ class Rates:
   `malformed` breaks the JSON.
   """
 
-  skip_filter: float = 0.12
-  no_early: float = 0.2
-  by_time: float = 0.15
+  skip_filter: float = 0.14
+  no_early: float = 0.25
+  by_time: float = 0.18
   page: float = 0.05
   research: float = 0.03
   skip_check: float = 0.4

@@ -143,6 +143,10 @@ def demonstrations(
 ) -> Dataset:
   """Opens scripted episodes, generating them at first use.
 
+  Their tasks may be drawn otherwise than those of the panels: an environment's
+  `demonstration_defaults` show rare branches more often. What is given goes
+  first.
+
   Args:
     name: of the environment; seeds the tasks.
     env_class: draws and plays them.
@@ -158,7 +162,8 @@ def demonstrations(
   Raises:
     ValueError: unknown option, or no scripted agent.
   """
-  env_options, options = _parted(env_class, options)
+  usual = getattr(env_class, 'demonstration_defaults', {})
+  env_options, options = _parted(env_class, {**usual, **options})
   if not hasattr(env_class, 'demonstrate'):
     raise ValueError(f'environment {name!r} has no scripted agent')
 
