@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> int:
     except loop.Interrupted:
       display.warn('stopped; the same command goes on from here')
       return stop.exit_code
-    except (train.Diverged, train.TooManyFailures) as e:
+    except (FloatingPointError, train.TooManyFailures) as e:
       display.warn(str(e))
       return 1
   return 0
