@@ -21,6 +21,7 @@ from agentrl_jax import (
   tables,
   validation,
 )
+from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
@@ -75,6 +76,14 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     config.loss.options,
     (floats, floats, floats, ids, mask),
   )
+  if (
+    config.init_from
+    and not pathlib.Path(config.init_from, 'checkpoints').is_dir()
+  ):
+    out.append(
+      f'config.init_from={config.init_from}: no checkpoints/ in it; give a run '
+      'directory'
+    )
   return out
 
 
@@ -218,21 +227,25 @@ def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
   """Returns the weights of a run's last checkpoint, placed on the mesh.
 
   Raises:
-    ValueError: no checkpoint there, or of another shape.
+    ConfigError: no checkpoint there, or of another shape.
   """
   directory = pathlib.Path(run) / 'checkpoints'
-  if not directory.is_dir():
-    raise ValueError(f'{run}: no checkpoints/ in it; give a run directory')
   saved = checkpoint.Checkpoints(str(directory), keep=2)
   if saved.latest is None:
-    raise ValueError(f'{directory}: no whole checkpoint')
+    saved.close()
+    raise _no_weights(run, 'no whole checkpoint in it')
   like = abstract_params(model, mesh)
   try:
     return saved.restore_part(saved.latest, {'params': like})['params']
   except (KeyError, TypeError, ValueError) as e:
-    raise ValueError(f'{run}: weights of another model: {e}') from e
+    reason = f'weights of another model: {str(e).splitlines()[0]}'
+    raise _no_weights(run, reason) from e
   finally:
     saved.close()
+
+
+def _no_weights(run: str, reason: str) -> config_lib.ConfigError:
+  return config_lib.ConfigError([f'config.init_from={run}: {reason}'])
 
 
 def abstract_params(model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:

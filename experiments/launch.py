@@ -76,9 +76,7 @@ def main(argv: list[str] | None = None) -> int:
       with runtime.locked(workdir):
         checkpoint.claim(workdir, config)
         run(config, workdir, display, stop)
-    except (config_lib.ConfigError, runtime.InUse, ValueError) as e:
-      if not isinstance(e, config_lib.ConfigError | runtime.InUse):
-        raise
+    except (config_lib.ConfigError, runtime.InUse) as e:
       display.warn(str(e))
       return 2
     except loop.Interrupted:

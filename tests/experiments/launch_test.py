@@ -228,7 +228,18 @@ def test_a_second_run_in_the_same_directory_is_refused(whole):
 def test_weights_of_no_run_are_refused(tmp_path):
   code, output = launch(tmp_path, f'--config.init_from={tmp_path}')
   assert code == 2 and 'Traceback' not in output, output
-  assert 'no checkpoints/ in it' in output
+  assert 'config.init_from' in output and 'no checkpoints/ in it' in output
+
+
+def test_weights_of_another_model_are_refused(whole):
+  code, output = launch(
+    whole[0],
+    f'--config.init_from={whole[0] / "run"}',
+    '--config.model.d_ff=16',
+    workdir='other',
+  )
+  assert code == 2 and 'Traceback' not in output, output
+  assert 'config.init_from' in output and 'another model' in output
 
 
 def wait_for(process, condition, seconds=500):
@@ -363,7 +374,7 @@ def test_updates_that_are_not_finite_stop_the_run_by_name(whole):
     workdir='diverged',
   )
   assert code == 1, output
-  assert re.search(r'2 updates in a row were not finite', output)
+  assert re.search(r'[23] updates in a row were not finite', output)
   assert 'the first bad metric is' in output and 'Traceback' not in output
 
 
