@@ -11,7 +11,8 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 # glibc's mallopt parameters.
 _M_TRIM_THRESHOLD, _M_MMAP_MAX, _M_ARENA_MAX = -1, -4, -8
@@ -98,6 +99,32 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     file.write(str(os.getpid()))
     file.flush()
     yield
+
+
+def host_changes(
+  directory: str | os.PathLike[str], facts: Mapping[str, Any]
+) -> str:
+  """Keeps what results repeat for, and says what is another on a later day.
+
+  Args:
+    directory: of the run; holds `host.json`.
+    facts: JSON, such as the number of cores.
+
+  Returns:
+    '' or the differing facts, for a warning.
+  """
+  path = pathlib.Path(directory) / 'host.json'
+  if not path.exists():
+    partial = path.with_suffix('.tmp')
+    partial.write_text(json.dumps(facts, sort_keys=True) + '\n')
+    partial.replace(path)
+    return ''
+  then = json.loads(path.read_text())
+  return ', '.join(
+    f'{key} {then.get(key)} is now {value}'
+    for key, value in facts.items()
+    if then.get(key) != value
+  )
 
 
 def num_cores() -> int:

@@ -75,6 +75,9 @@ def main(argv: list[str] | None = None) -> int:
       check(config)
       with runtime.locked(workdir):
         checkpoint.claim(workdir, config)
+        changes = runtime.host_changes(workdir, host_facts())
+        if changes:
+          display.warn(f'{changes}: numbers will differ in the last digits')
         run(config, workdir, display, stop)
     except (config_lib.ConfigError, runtime.InUse) as e:
       display.warn(str(e))
@@ -101,6 +104,17 @@ def check(config) -> None:
     num_devices=jax.device_count(),
     more=assembly.faults(config),
   )
+
+
+def host_facts() -> dict:
+  """Returns what results repeat for, bit by bit."""
+  import jax
+
+  return {
+    'backend': jax.default_backend(),
+    'cores': runtime.num_cores(),
+    'jax': jax.__version__,
+  }
 
 
 def runtime_cache(config, root: pathlib.Path) -> None:

@@ -257,6 +257,16 @@ def test_a_finished_run_rerun_changes_nothing(whole):
   assert rows(whole[0]) == before
 
 
+def test_another_machine_is_told_of_on_resumption(whole):
+  path = whole[0] / 'run' / 'host.json'
+  kept = path.read_text()
+  assert json.loads(kept)['cores'] == len(os.sched_getaffinity(0))
+  path.write_text(kept.replace('"cores": ', '"cores": 1'))
+  code, output = launch(whole[0])
+  path.write_text(kept)
+  assert code == 0 and 'is now' in output and 'last digits' in output
+
+
 def first_row(run):
   path = run / 'metrics.jsonl'
   return path.exists() and path.read_bytes().count(b'\n') > 0
