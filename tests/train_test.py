@@ -89,6 +89,15 @@ def panels():
   patch.undo()
 
 
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory, panels):
+  """An undisturbed run: (rows, state)."""
+  workdir = tmp_path_factory.mktemp('whole')
+  one, _ = trainer(workdir)
+  one.run()
+  return plain_rows(workdir), jax.device_get(one.state)
+
+
 def some(entry, _):
   """Even tasks: half of the group succeeds. Odd ones: all of it."""
   return float(entry.task.index % 2 or entry.sample % 2)
@@ -250,19 +259,18 @@ def test_some_in_a_row_stop_the_run_by_the_metrics_name(tmp_path):
 
 
 @pytest.mark.parametrize('call', [1, 3, 5, 6])
-def test_interrupted_and_resumed_it_is_the_undisturbed_run(call, tmp_path):
-  whole, other = tmp_path / 'whole', tmp_path / 'other'
-  one, _ = trainer(whole)
-  one.run()
-  two, collector = trainer(other)
+def test_interrupted_and_resumed_it_is_the_undisturbed_run(
+  call, whole, tmp_path
+):
+  two, collector = trainer(tmp_path)
   collector.interrupt_at = call
   with pytest.raises(loop.Interrupted):
     two.run()
-  three, _ = trainer(other)
+  three, _ = trainer(tmp_path)
   three.run()
-  assert plain_rows(whole) == plain_rows(other)
-  for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(three.state)):
-    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+  assert plain_rows(tmp_path) == whole[0]
+  for a, b in zip(jax.tree.leaves(whole[1]), jax.tree.leaves(three.state)):
+    np.testing.assert_array_equal(a, np.asarray(b))
 
 
 def plain_rows(path):
@@ -279,10 +287,8 @@ def plain_rows(path):
   ]
 
 
-def test_a_row_beyond_its_checkpoint_is_written_again(tmp_path):
-  one, _ = trainer(tmp_path / 'a')
-  one.run()
-  two, _ = trainer(tmp_path / 'b')
+def test_a_row_beyond_its_checkpoint_is_written_again(whole, tmp_path):
+  two, _ = trainer(tmp_path)
   save = two._save
 
   def crash(done, row):
@@ -293,10 +299,10 @@ def test_a_row_beyond_its_checkpoint_is_written_again(tmp_path):
   two._save = crash
   with pytest.raises(SystemExit):
     two.run()
-  assert len(metrics.read(tmp_path / 'b')) == 2
-  three, _ = trainer(tmp_path / 'b')
+  assert len(metrics.read(tmp_path)) == 2
+  three, _ = trainer(tmp_path)
   three.run()
-  assert plain_rows(tmp_path / 'a') == plain_rows(tmp_path / 'b')
+  assert plain_rows(tmp_path) == whole[0]
 
 
 def test_sparse_checkpoints_resume_all_the_same(tmp_path):
