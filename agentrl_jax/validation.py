@@ -37,7 +37,7 @@ _CHOICES = {
 _AT_LEAST = {
   'seed': 0,
   'env.workers': 0,
-  'text.vocab_size': 300,
+  'text.vocab_size': 272,
   **{
     f'model.{name}': 1
     for name in (
