@@ -230,7 +230,7 @@ def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
     ConfigError: no checkpoint there, or of another shape.
   """
   directory = pathlib.Path(run) / 'checkpoints'
-  saved = checkpoint.Checkpoints(str(directory), keep=2)
+  saved = checkpoint.Checkpoints(str(directory), keep=1, read_only=True)
   if saved.latest is None:
     saved.close()
     raise _no_weights(run, 'no whole checkpoint in it')

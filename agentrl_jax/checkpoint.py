@@ -28,9 +28,17 @@ class Checkpoints:
     keep: how many of the last are kept.
     best_metric: key of the JSON; the checkpoint with its highest value is
       kept besides. '' = none.
+    read_only: of a run that may be alive: nothing in it is made or swept.
   """
 
-  def __init__(self, directory: str, *, keep: int, best_metric: str = ''):
+  def __init__(
+    self,
+    directory: str,
+    *,
+    keep: int,
+    best_metric: str = '',
+    read_only: bool = False,
+  ):
     policies = [preservation_policy.LatestN(keep)]
     best_fn = None
     if best_metric:
@@ -49,7 +57,9 @@ class Checkpoints:
     self._manager = ocp.CheckpointManager(
       os.path.abspath(directory),
       options=ocp.CheckpointManagerOptions(
-        create=True,
+        create=not read_only,
+        read_only=read_only,
+        cleanup_tmp_directories=not read_only,  # of a killed run
         enable_async_checkpointing=False,
         best_fn=best_fn,  # without it Orbax writes no metrics
         preservation_policy=preservation_policy.AnyPreservationPolicy(policies),

@@ -9,6 +9,9 @@ from agentrl_jax.rollout import evaluation, store
 from agentrl_jax.rollout.episode import Language
 from agentrl_jax.text import tokenizer as tokenizer_lib
 
+# What training calls a panel: the same name, the same sampling keys.
+_NAMES = {'validation': 'eval'}
+
 
 @dataclasses.dataclass(frozen=True)
 class Request:
@@ -30,7 +33,7 @@ class Request:
 
 
 def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
-  """Plays the panel; writes `trajectories/SPLIT_NNNNNN.jsonl` of the run.
+  """Plays the panel; writes the trajectories into the run's directory.
 
   Args:
     directory: of the run; nothing else in it changes.
@@ -38,7 +41,8 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
     should_stop: as in `rollout.loop.Collector`.
 
   Returns:
-    Metrics under `SPLIT/`, with `step`, `tasks` and `seed`.
+    Metrics as the run's own row has them (`eval/` for validation), with
+    `step`, `tasks` and `seed`.
 
   Raises:
     ValueError: no run there, no such checkpoint, unknown split.
@@ -56,23 +60,27 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
   engine.publish(params, step)
   collector = assembly.collector(config, engine, language, should_stop)
   seed = config.seed if request.seed is None else request.seed
+  name = _NAMES.get(request.split, request.split)
   try:
     metrics, played = evaluation.evaluate(
       collector,
       [panel[i] for i in range(count)],
       seed=seed,
-      name=request.split,
+      name=name,
       modes=request.modes,
     )
   finally:
     collector.close()
-  store.write(directory, step, played, kind=request.split)
+  store.write(directory, step, played, kind=name)
   return {'step': step, 'tasks': count, 'seed': seed, **metrics}
 
 
 def _weights(directory, which, model, mesh):
   saved = checkpoint.Checkpoints(
-    f'{directory}/checkpoints', keep=1, best_metric='eval/success'
+    f'{directory}/checkpoints',
+    keep=1,
+    best_metric='eval/success',
+    read_only=True,
   )
   try:
     step = {'last': saved.latest, 'best': saved.best}.get(which)

@@ -1,8 +1,8 @@
 """Single-turn RL with a verifiable reward: the agent's code with one turn.
 
 Claim: `rollout.max_turns=1` is all that separates RL of agents from RL of
-answers; a policy that has seen sums, half of them wrong, learns to add sums that it has
-not seen.
+answers; a policy that has seen sums, half of them wrong, learns to add numbers
+that it has not seen together.
 Command: python experiments/launch.py --config=configs/rlvr.py
 Hardware: two CPU cores.
 Reached: test success <!-- number: rlvr.test_success .1% -->not yet run<!-- /number -->,

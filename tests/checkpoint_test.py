@@ -174,3 +174,16 @@ def test_abstract_keeps_what_it_is_given():
   out = checkpoint.abstract({'a': shape, 'b': jnp.ones(3)})
   assert out['a'] is shape
   assert out['b'].shape == (3,) and out['b'].sharding is not None
+
+
+def test_reading_leaves_what_a_living_run_is_writing(saved, tmp_path):
+  half = tmp_path / '6.orbax-checkpoint-tmp'
+  half.mkdir()
+  reader = open_at(tmp_path, read_only=True)
+  assert (reader.latest, reader.best) == (5, 2)
+  part = reader.restore_part(5, {'params': state(0)['params']})
+  assert part['params']['w'][0, 0] == 5
+  reader.close()
+  assert half.exists()
+  open_at(tmp_path).close()  # the run's own, after a kill
+  assert not half.exists()

@@ -56,7 +56,7 @@ def export(
   model = assembly.model_config(config, tokenizer.vocab_size)
   like = assembly.abstract_params(model, assembly.mesh(config))
   saved = checkpoint.Checkpoints(
-    str(run / 'checkpoints'), keep=1, best_metric='eval/success'
+    str(run / 'checkpoints'), keep=1, best_metric='eval/success', read_only=True
   )
   try:
     step = _step(saved, which, run)
