@@ -14,6 +14,6 @@ def get_config():
   """Returns the main job."""
   config = config_lib.default()
   config.sft.steps = 240
-  config.train.iterations = 40
+  config.train.iterations = 36
   config.advantage.estimator = 'gigpo'
   return config

@@ -34,12 +34,12 @@ class Rates:
   """
 
   skip_filter: float = 0.14
-  no_early: float = 0.25
-  by_time: float = 0.18
+  no_early: float = 0.26
+  by_time: float = 0.19
   page: float = 0.05
   research: float = 0.03
-  skip_check: float = 0.4
-  order_sold_out: float = 0.2
+  skip_check: float = 0.42
+  order_sold_out: float = 0.25
   broad_query: float = 0.0
   malformed: float = 0.01
 

@@ -44,13 +44,13 @@ ROUTES = 3  # routes of a world; those beyond the task's legs are noise
 TASK_DEFAULTS = {
   'legs': 2,  # 1-3
   'flights': 8,  # a route, 5-8 (24 ids in all)
-  'sold_out': (0.5, 0.35, 0.15),  # P(k cheapest early ones are sold out)
+  'sold_out': (0.5, 0.5),  # P(k cheapest early ones are sold out)
   'early_cheapest': 0.15,  # P(the cheapest of all is an early one)
 }
 
 # A policy can only strengthen what it does at times: demonstrations go on past
 # sold-out flights more often than the tasks ask for.
-DEMONSTRATION_DEFAULTS = {'sold_out': (0.3, 0.25, 0.3, 0.15)}
+DEMONSTRATION_DEFAULTS = {'sold_out': (0.35, 0.5, 0.15)}
 
 
 def _route(
