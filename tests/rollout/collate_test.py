@@ -91,9 +91,9 @@ def random_episodes(seed, num=6, num_turns=4):
   return played, advantages
 
 
-def weighted(played, advantages, weighting, **options):
+def weighted(played, advantages, weighting, row_length=24, **options):
   batch = collate.token_rows(
-    played, advantages, range(len(played)), row_length=24, num_rows=2
+    played, advantages, range(len(played)), row_length=row_length, num_rows=2
   )
   return collate.with_weights(
     batch, weighting=weighting, num_trajectories=len(played), **options
@@ -134,7 +134,8 @@ def test_weights_of_every_kind_by_hand():
   advantages = np.zeros((2, 3), np.float32)
 
   def weights(weighting, **options):
-    batch = weighted(played, advantages, weighting, **options)
+    # Two rows, [5 + 3] and [2]: a segment is told by its row as well.
+    batch = weighted(played, advantages, weighting, 8, **options)
     long = batch.weights[(batch.segment_ids == 1) & batch.mask][:3]
     return long[0], batch.weights.sum()
 
