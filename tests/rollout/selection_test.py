@@ -34,7 +34,7 @@ def test_a_group_varies_by_outcome():
 
 def test_only_the_sum_of_an_episode_counts():
   early = made.append_only([1, 1], total=[1.0, 0.0])
-  late = made.append_only([1, 1], total=[0.0, 1.0])
+  late = made.append_only([1, 1], total=[0.5, 0.5])
   same = types.Group(made.TASK, (early, late))
   assert selection.varying([same]) == [False]
 
