@@ -5,7 +5,7 @@ import jax.numpy as jnp
 
 # Queries are processed in static blocks, each against the keys up to its end:
 # the upper triangle of the score matrix is never computed.
-_BLOCK = 64
+_BLOCK = 128
 _MASKED = -1e30  # finite: a fully masked row gives no NaN
 
 

@@ -66,8 +66,8 @@ def test_rotary_scores_depend_on_distance_only():
   assert abs(score(7, 3) - score(7, 4)) > 1e-3
 
 
-# One block of 10, and two blocks of 64 that a segment crosses.
-@pytest.mark.parametrize('length', [10, 128])
+# One block of 10, and two blocks of 128 that a segment crosses.
+@pytest.mark.parametrize('length', [10, 256])
 @pytest.mark.parametrize('kv_heads', [1, 2, 4])
 def test_causal_attention_equals_loops(length, kv_heads):
   q = draw(0, 2, length, 4, 6)
