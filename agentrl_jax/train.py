@@ -103,8 +103,6 @@ class Trainer:
     )
     self._saved = self._logged = -1
 
-  # -- the loop ------------------------------------------------------------
-
   def run(self) -> None:
     """Trains to the end; continues where the directory's run stopped.
 
@@ -160,8 +158,6 @@ class Trainer:
     self._write_trajectories(iteration + 1, trajectories, credit, turns)
     self._check_failures(trajectories)
     return row
-
-  # -- the five verbs --------------------------------------------------------
 
   def collect(self, iteration: int) -> list[types.Group]:
     """Plays `group_size` episodes of each task of the iteration."""
@@ -294,8 +290,6 @@ class Trainer:
         'lower config.train.optimizer.learning_rate, or look at the rewards'
       )
     return row
-
-  # -- log, save, evaluate -----------------------------------------------------
 
   def _publish(self) -> bool:
     params, version = self.state.params, int(self.state.updates)
