@@ -119,10 +119,18 @@ class Checkpoints:
     return restored['state'], dict(restored['meta'])
 
   def restore_part(self, step: int, like: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns some fields of a saved state, e.g. like={'params': shapes}."""
+    """Returns some fields of a saved state, e.g. like={'params': shapes}.
+
+    Raises:
+      ValueError: a shape differs, or a field is not there.
+    """
     directory = pathlib.Path(self._manager.directory) / str(step) / 'state'
     with ocp.PyTreeCheckpointer() as reader:
       wanted = abstract(dict(like))
+      # Compared before anything is read: a read that fails half-way leaves
+      # threads behind that complain when the process ends.
+      stored = reader.metadata(directory).item_metadata.tree
+      _check_shapes(wanted, {key: stored[key] for key in wanted})
       return reader.restore(
         directory,
         args=ocp.args.PyTreeRestore(
@@ -135,6 +143,25 @@ class Checkpoints:
   def close(self) -> None:
     """Frees the manager's threads."""
     self._manager.close()
+
+
+def _check_shapes(wanted: Any, stored: Any) -> None:
+  wanted, stored = (
+    {
+      jax.tree_util.keystr(path, simple=True, separator='.'): leaf.shape
+      for path, leaf in jax.tree_util.tree_leaves_with_path(
+        tree, is_leaf=lambda x: hasattr(x, 'shape')
+      )
+    }
+    for tree in (wanted, stored)
+  )
+  wrong = [
+    f'{name}: {stored.get(name, "nothing")} stored, {wanted.get(name)} wanted'
+    for name in sorted(wanted.keys() | stored.keys())
+    if wanted.get(name) != stored.get(name)
+  ]
+  if wrong:
+    raise ValueError('; '.join(wrong))
 
 
 def claim(workdir: str | os.PathLike[str], config: Any) -> None:

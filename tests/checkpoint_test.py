@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import pathlib
 import threading
+import time
 
 import chex
 import jax
@@ -186,4 +187,7 @@ def test_reading_leaves_what_a_living_run_is_writing(saved, tmp_path):
   reader.close()
   assert half.exists()
   open_at(tmp_path).close()  # the run's own, after a kill
+  patience = time.monotonic() + 20  # Orbax sweeps in a thread
+  while half.exists() and time.monotonic() < patience:
+    time.sleep(0.01)
   assert not half.exists()

@@ -36,7 +36,7 @@ def update_metrics(
     # Before the first update sampler and learner hold the same weights.
     'policy/first_ratio_deviation': float(first.maxima['ratio']),
     'sampler/logprob_gap': float(first.sums['gap']) / first_tokens,
-    'sampler/logprob_gap_max': float(first.maxima['gap']),
+    'sampler/logprob_gap_worst': float(first.maxima['gap']),
     'train/grad_norm': float(np.mean([i['grad_norm'] for i in infos])),
     'train/update_norm': float(np.mean([i['update_norm'] for i in infos])),
     'train/tokens': tokens,
