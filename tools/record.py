@@ -163,9 +163,10 @@ def summary(run: pathlib.Path) -> dict[str, float]:
       out[name] = max(values)
     elif key != 'step':
       out[name] = values[-1]
-  for step, value in columns.get('eval/success', []):
-    if step == 0:
-      out['eval_success_start'] = value
+  for key in ('eval/success', 'eval/success_greedy'):
+    for step, value in columns.get(key, []):
+      if step == 0:
+        out[f'{key.replace("/", "_")}_start'] = value
   whole = _json(run / 'run.json')  # from process start to the last line
   for key, name in (('wall_s', 'wall_s'), ('peak_rss_mb', 'host_peak_rss_mb')):
     if key in whole:
