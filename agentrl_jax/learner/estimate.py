@@ -1,6 +1,5 @@
 """Log-probabilities of an iteration's tokens under some weights."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,11 +26,12 @@ class Estimator:
     self._rows = sharding.rows(mesh)
 
     def score(params, batch):
-      return objective.logprobs_and_entropy(config, params, batch, temperature)[
-        0
-      ]
+      logprobs, _ = objective.logprobs_and_entropy(
+        config, params, batch, temperature
+      )
+      return logprobs
 
-    self._score = jax.jit(functools.partial(score), out_shardings=self._rows)
+    self._score = jax.jit(score, out_shardings=self._rows)
 
   def logprobs(
     self, params: Any, batches: Sequence[TokenBatch]

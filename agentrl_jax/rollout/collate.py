@@ -148,7 +148,6 @@ def _write(batch, place, segment, b, c, trajectory, advantages):
   static_argnames=(
     'weighting',
     'constant',
-    'num_sequences',
     'num_trajectories',
   ),
 )
@@ -191,20 +190,13 @@ def with_weights(
 
   weights = _weights(
     pad(batch.mask, False),
-    pad(_dense(sequences), -1),
+    pad(sequences.astype(np.int32), -1),
     pad(batch.row_trajectory, -1),
     weighting=weighting,
     constant=constant,
-    num_sequences=height * row_length,
     num_trajectories=num_trajectories,
   )
   return batch.replace(weights=np.asarray(weights)[:num_rows])
-
-
-def _dense(ids: np.ndarray) -> np.ndarray:
-  """Renumbers ids >= 0 from 0 on."""
-  used = np.unique(ids[ids >= 0])
-  return np.where(ids >= 0, np.searchsorted(used, ids), -1).astype(np.int32)
 
 
 def microbatches(batch: TokenBatch, num_rows: int) -> list[TokenBatch]:
