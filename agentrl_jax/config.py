@@ -96,7 +96,7 @@ def _policy_fields():
     ),
     sft=dict(
       steps=0,  # updates of supervised fine-tuning; 0 = none
-      rows=12,  # packed rows of a batch
+      rows=12,  # packed rows of a batch, a multiple of train.rows
       demonstrations=4000,  # scripted episodes
       observation_weight=0.1,  # loss weight of tokens not by the agent
       optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
@@ -104,9 +104,9 @@ def _policy_fields():
     rollout=_rollout_fields(),
     sampler=dict(
       slots=64,  # contexts decoded side by side
-      lanes=2,  # parts of the slots that take turns; divides slots
+      lanes=2,  # parts of the slots that compute side by side; divides slots
       decode_chunk=8,  # tokens of one decode call
-      extend_rows=24,  # contexts prefilled or extended in one call
+      extend_rows=16,  # contexts prefilled or extended in one call
       extend_chunk=18,  # tokens a row of one extend call
     ),
   )
@@ -136,7 +136,7 @@ def _learning_fields():
       iterations=30,  # collect-to-update cycles
       minibatches=2,  # optimizer updates an epoch of an iteration
       epochs=1,  # passes over an iteration's data
-      rows=12,  # packed rows of a microbatch (the one learner shape)
+      rows=4,  # packed rows of a microbatch (the one learner shape)
       row_length=384,  # tokens of a row, >= rollout.max_context
       constant_groups='drop',  # keep | drop groups of equal outcomes
       max_nonfinite=3,  # skipped updates in a row that stop the run

@@ -135,7 +135,7 @@ def _train(
     objective.likelihood,
     optimizer.make(c.optimizer, c.steps),
     mesh,
-    c.rows,
+    config.train.rows,
   )
   writer = metrics.Writer(work, name='sft', tensorboard=False)
   state, start = learner.create(params), 0
@@ -150,7 +150,9 @@ def _train(
         saved.save(update, state, {})
       raise loop.Interrupted
     batch = _batch(batches[update])
-    state, measured, info = learner.update(state, [batch])
+    state, measured, info = learner.update(
+      state, collate.microbatches(batch, config.train.rows)
+    )
     done = update + 1
     if done % 10 == 0 or done == c.steps:
       row = _row(measured, info)

@@ -198,6 +198,11 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     f'config.sampler.slots={c.sampler.slots}',
   )
   check(
+    c.train.rows < 1 or c.sft.rows % c.train.rows == 0,
+    f'config.sft.rows={c.sft.rows}: must be a multiple of '
+    f'config.train.rows={c.train.rows}',
+  )
+  check(
     c.loss.weighting != 'constant' or c.loss.weighting_constant > 0,
     "config.loss.weighting_constant: must be > 0 when weighting='constant'",
   )
@@ -225,9 +230,9 @@ def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
     return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
   sizes = {k: v if v > 0 else num_devices // product for k, v in sizes.items()}
   parts = sizes['data'] * sizes['fsdp']
-  return [
-    f'config.{name}.rows={c[name].rows}: must be a multiple of {parts} '
-    '(config.mesh.data x config.mesh.fsdp)'
-    for name in ('sft', 'train')
-    if c[name].rows % parts
-  ]
+  if c.train.rows % parts:
+    return [
+      f'config.train.rows={c.train.rows}: must be a multiple of {parts} '
+      '(config.mesh.data x config.mesh.fsdp)'
+    ]
+  return []

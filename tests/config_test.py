@@ -71,6 +71,7 @@ def test_every_fault_is_told_at_once():
   c.train.row_length = 8
   c.sampler.extend_rows = 1000
   c.sampler.lanes = 3
+  c.sft.rows = 6
   c.sampler.decode_chunk = 0
   c.loss.weighting = 'constant'
   c.loss.kl_coef = float('nan')
@@ -96,6 +97,7 @@ def test_every_fault_is_told_at_once():
     'sampler.extend_rows=1000',
     'sampler.lanes=3: must divide',
     'sampler.decode_chunk=0',
+    'sft.rows=6: must be a multiple of config.train.rows=4',
     'loss.weighting_constant',
     'loss.kl_coef=nan',
     'rewards',
@@ -104,7 +106,7 @@ def test_every_fault_is_told_at_once():
     'more: told by another',
   ):
     assert sum(f.startswith(f'config.{field}') for f in found) == 1, field
-  assert len(found) == 17
+  assert len(found) == 18
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_an_unknown_reward_and_option_are_told_together(file):
 def test_rows_that_do_not_divide_over_the_mesh():
   c = config.default()
   c.mesh.data, c.mesh.fsdp = -1, 2
-  c.train.rows, c.sft.rows = 12, 16
+  c.train.rows, c.sft.rows = 12, 24
   (fault,) = faults(config.validate, c, num_devices=8)
   assert fault.startswith('config.train.rows=12: must be a multiple of 8')
 

@@ -96,7 +96,7 @@ class Learner:
     if num_rows % size:
       raise ValueError(
         f'{num_rows} rows of a microbatch do not divide over {size} devices: '
-        'change config.train.rows (or config.sft.rows) or config.mesh'
+        'change config.train.rows or config.mesh'
       )
     self.config = config
     self._mesh = mesh

@@ -8,6 +8,7 @@ draws; it decides when.
 import dataclasses
 import functools
 from collections.abc import Sequence
+from concurrent import futures
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from agentrl_jax.sampler.lane import (
   Completion,
   Counters,
   Lane,
+  Program,
   Programs,
   Request,
   Shape,
@@ -42,9 +44,9 @@ def checksum(tree) -> jax.Array:
 class Engine:
   """Draws turns for up to `num_slots` contexts side by side.
 
-  Slots are parted into lanes. While one lane computes, the host reads another,
-  steps its environments and queues their answers, and where cores are free two
-  lanes compute at once.
+  Slots are parted into lanes, each with a thread that starts its programs. While
+  lanes compute, the host steps the environments of another. On several devices
+  one thread serves all lanes: collectives must start in one order everywhere.
 
   Args:
     config: the policy's shape.
@@ -99,23 +101,30 @@ class Engine:
     placement = _slot_shardings(init, mesh, self._width)
     init = jax.jit(init, out_shardings=placement)
     programs = Programs(
-      extend=jax.jit(
-        functools.partial(decode_lib.extend, config, **shared),
-        donate_argnums=(1,),
-        out_shardings=placement,
+      extend=Program(
+        jax.jit(
+          functools.partial(decode_lib.extend, config, **shared),
+          donate_argnums=(1,),
+          out_shardings=placement,
+        )
       ),
-      decode=jax.jit(
-        functools.partial(decode_lib.decode, config, **shared),
-        donate_argnums=(1,),
-        out_shardings=(placement, sharding.replicated(mesh)),
+      decode=Program(
+        jax.jit(
+          functools.partial(decode_lib.decode, config, **shared),
+          donate_argnums=(1,),
+          out_shardings=(placement, sharding.replicated(mesh)),
+        )
       ),
       stop_ids=tuple(stop_ids),
       shape=Shape(extend_rows, extend_chunk, decode_chunk),
     )
+    threads = [futures.ThreadPoolExecutor(1)]
+    if mesh.size == 1:
+      threads += [futures.ThreadPoolExecutor(1) for _ in range(1, num_lanes)]
     self._lanes = [
-      Lane(programs, init(), self._width) for _ in range(num_lanes)
+      Lane(programs, init(), self._width, threads[i % len(threads)])
+      for i in range(num_lanes)
     ]
-    self._next = 0  # lane whose results are read next
     self._publish = jax.jit(functools.partial(_publish, config))
     self._checksum = jax.jit(checksum)
 
@@ -197,7 +206,7 @@ class Engine:
     return any(lane.busy for lane in self._lanes)
 
   def pump(self, *, expecting: bool = False) -> list[Completion]:
-    """Keeps the lanes computing and returns the turns that one has finished.
+    """Keeps the lanes computing; waits for one and returns finished turns.
 
     Args:
       expecting: more requests are about to come from environments, so decode
@@ -205,17 +214,17 @@ class Engine:
     """
     for lane in self._lanes:
       lane.launch(self._params, self.counters, expecting)
-    for offset in range(len(self._lanes)):
-      number = (self._next + offset) % len(self._lanes)
-      if self._lanes[number].in_flight:
-        self._next = (number + 1) % len(self._lanes)
-        done = self._lanes[number].finish(self.counters)
+    calls = [lane.call for lane in self._lanes if lane.call is not None]
+    futures.wait(calls, return_when=futures.FIRST_COMPLETED)
+    completions = []
+    for number, lane in enumerate(self._lanes):
+      if lane.call is not None and lane.call.done():
         first = number * self._width
-        return [
+        completions += [
           dataclasses.replace(c, slot=first + c.slot, version=self.version)
-          for c in done
+          for c in lane.finish(self.counters)
         ]
-    return []
+    return completions
 
   def reset(self) -> None:
     """Forgets every context and request (after an interrupted collection)."""

@@ -1,13 +1,16 @@
 """One lane of the sampler: its slots, its queue, and one call in flight.
 
 A lane decides when to extend and when to decode; what a row draws never depends
-on that. At most one call is in flight: `launch` starts it, `finish` waits for
-it and reads which turns have ended.
+on that. At most one call is in flight: `launch` hands it to a thread, `finish`
+waits for it and reads which turns have ended. Programs that one thread starts
+run one after the other; those of two lanes need two threads to run side by side.
 """
 
 import collections
 import dataclasses
+import threading
 from collections.abc import Callable, Sequence
+from concurrent import futures
 from typing import Any
 
 import jax
@@ -61,46 +64,87 @@ class Shape:
   decode_chunk: int
 
 
+class Program:
+  """A jitted function that threads never compile twice."""
+
+  def __init__(self, function: Callable):
+    self._function = function
+    self._compiling = threading.Lock()
+    self._compiled = False
+
+  def __call__(self, *arguments: Any) -> Any:
+    """Calls it; the first call holds the others back."""
+    if self._compiled:
+      return self._function(*arguments)
+    with self._compiling:
+      result = self._function(*arguments)
+      self._compiled = True
+    return result
+
+
 @dataclasses.dataclass(frozen=True)
 class Programs:
-  """The jitted programs, which all lanes share."""
+  """The programs, which all lanes share."""
 
-  extend: Callable
-  decode: Callable
+  extend: Program
+  decode: Program
   stop_ids: tuple[int, ...]
   shape: Shape
 
 
-class Lane:
-  """Slots 0..width-1 with a state of their own on the device."""
+@dataclasses.dataclass(frozen=True)
+class _Result:
+  """What a call left on the device, and what the host reads of it."""
 
-  def __init__(self, programs: Programs, state: decode_lib.State, width: int):
+  state: decode_lib.State
+  live: np.ndarray
+  count: np.ndarray
+  length: np.ndarray
+  tokens: np.ndarray
+  logprobs: np.ndarray
+  used: np.ndarray | None  # counters of a decode call
+
+
+class Lane:
+  """Slots 0..width-1 with a state of their own on the device.
+
+  Args:
+    programs: shared by the lanes.
+    state: empty slots.
+    width: their number.
+    thread: runs the calls, one at a time.
+  """
+
+  def __init__(
+    self,
+    programs: Programs,
+    state: decode_lib.State,
+    width: int,
+    thread: futures.ThreadPoolExecutor,
+  ):
     self.free = list(range(width))[::-1]
     self.length = np.zeros(width, np.int64)
     self.queue: collections.deque[Request] = collections.deque()
+    self.call: futures.Future | None = None  # in flight
     self._programs = programs
     self._state = state
     self._width = width
+    self._thread = thread
     self._in_turn = np.zeros(width, bool)  # being drawn
-    self._used: Any = None  # counters of a decode call in flight
-    self._launched = False
 
   @property
   def busy(self) -> bool:
+    """Whether turns are queued or being drawn."""
     return bool(self.queue) or bool(self._in_turn.any())
-
-  @property
-  def in_flight(self) -> bool:
-    return self._launched
 
   def launch(self, params: Any, counters: Counters, expecting: bool) -> None:
     """Starts the next call, if none is in flight and there is work."""
-    if self._launched:
+    if self.call is not None:
       return
     rows = self._programs.shape.extend_rows
+    batch = limits = None
     if self.queue and (len(self.queue) >= rows or not self._in_turn.any()):
-      self._extend(params, counters)
-      self._launched = True
+      batch = self._extension(counters)
     num_live = int(self._in_turn.sum())
     # Contexts that fill another extend call go first: they would wait idle.
     if num_live and len(self.queue) < rows:
@@ -108,43 +152,33 @@ class Lane:
       wanted = max(rows - len(self.queue), 1)
       stop_below = 1 if num_live <= wanted else num_live - wanted + 1
       steps = 1 if expecting else self._programs.shape.decode_chunk
-      self._state, self._used = self._programs.decode(
-        params, self._state, np.int32(steps), np.int32(stop_below)
+      limits = (np.int32(steps), np.int32(stop_below))
+    if batch is not None or limits is not None:
+      self.call = self._thread.submit(
+        _run, self._programs, params, self._state, batch, limits
       )
-      self._launched = True
 
   def finish(self, counters: Counters) -> list[Completion]:
     """Waits for the call in flight; returns what ended, in slot order."""
-    self._launched = False
-    state = self._state
-    live, count, length, tokens, logprobs, used = jax.device_get(
-      (
-        state.live,
-        state.count,
-        state.length,
-        state.tokens,
-        state.logprobs,
-        self._used,
-      )
-    )
-    if used is not None:
-      self._used = None
+    result, self.call = self.call.result(), None
+    self._state = result.state
+    if result.used is not None:
       counters.decode_calls += 1
-      counters.decode_steps += int(used[0])
-      counters.slot_steps += int(used[0]) * self._width
-      counters.live_slot_steps += int(used[1])
+      counters.decode_steps += int(result.used[0])
+      counters.slot_steps += int(result.used[0]) * self._width
+      counters.live_slot_steps += int(result.used[1])
     done = []
-    for slot in np.flatnonzero(self._in_turn & ~live).tolist():
-      n = int(count[slot])
+    for slot in np.flatnonzero(self._in_turn & ~result.live).tolist():
+      n = int(result.count[slot])
       self._in_turn[slot] = False
-      self.length[slot] = length[slot]
-      ids = tuple(tokens[slot, :n].tolist())
+      self.length[slot] = result.length[slot]
+      ids = tuple(result.tokens[slot, :n].tolist())
       counters.sampled_tokens += n
       done.append(
         Completion(
           slot=slot,
           tokens=ids,
-          logprobs=tuple(logprobs[slot, :n].tolist()),
+          logprobs=tuple(result.logprobs[slot, :n].tolist()),
           stopped=ids[-1] in self._programs.stop_ids,
         )
       )
@@ -152,16 +186,18 @@ class Lane:
 
   def reset(self) -> None:
     """Forgets every context and request."""
+    if self.call is not None:
+      self._state, self.call = self.call.result().state, None
     self.free = list(range(self._width))[::-1]
     self.queue.clear()
     self._in_turn[:] = False
-    self._launched, self._used = False, None
     live = self._state.live
     self._state = self._state.replace(
       live=jax.device_put(np.zeros_like(live), live.sharding)
     )
 
-  def _extend(self, params: Any, counters: Counters) -> None:
+  def _extension(self, counters: Counters) -> decode_lib.Extension:
+    """Takes the next chunk of each of the first contexts of the queue."""
     shape = self._programs.shape
     batch = _empty_extension(shape.extend_rows, shape.extend_chunk, self._width)
     unfinished = []
@@ -184,8 +220,27 @@ class Lane:
         unfinished.append(item)
       counters.extend_tokens += len(part)
     self.queue.extendleft(reversed(unfinished))
-    self._state = self._programs.extend(params, self._state, batch)
     counters.extend_calls += 1
+    return batch
+
+
+def _run(
+  programs: Programs,
+  params: Any,
+  state: decode_lib.State,
+  batch: decode_lib.Extension | None,
+  limits: tuple[np.int32, np.int32] | None,
+) -> _Result:
+  """Extends and decodes, as given, and reads the outcome."""
+  used = None
+  if batch is not None:
+    state = programs.extend(params, state, batch)
+  if limits is not None:
+    state, used = programs.decode(params, state, *limits)
+  fetched = jax.device_get(
+    (state.live, state.count, state.length, state.tokens, state.logprobs, used)
+  )
+  return _Result(state, *fetched)
 
 
 def _empty_extension(
