@@ -32,7 +32,7 @@ ARMS = {
 def get_config():
   """Returns what all arms share."""
   c = config.load_sibling(__file__, '../gigpo.py')
-  c.sft.steps = 140  # fewer than configs/gigpo.py: the hard start
+  c.sft.steps = 120  # fewer than configs/gigpo.py: the hard start
   c.train.iterations = 30
   c.eval.test_tasks = 512
   return c
