@@ -160,7 +160,8 @@ class Lane:
 
   def finish(self, counters: Counters) -> list[Completion]:
     """Waits for the call in flight; returns what ended, in slot order."""
-    result, self.call = self.call.result(), None
+    call, self.call = self.call, None
+    result = call.result()
     self._state = result.state
     if result.used is not None:
       counters.decode_calls += 1
@@ -186,8 +187,9 @@ class Lane:
 
   def reset(self) -> None:
     """Forgets every context and request."""
-    if self.call is not None:
-      self._state, self.call = self.call.result().state, None
+    if self.call is not None and self.call.exception() is None:
+      self._state = self.call.result().state
+    self.call = None
     self.free = list(range(self._width))[::-1]
     self.queue.clear()
     self._in_turn[:] = False

@@ -1,6 +1,9 @@
 """Locks the sampler: what is drawn, whatever slots, order and neighbours."""
 
 import dataclasses
+import threading
+import time
+from concurrent import futures
 
 import jax
 import jax.monitoring
@@ -12,6 +15,7 @@ from agentrl_jax.learner import objective
 from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import collate
 from agentrl_jax.sampler import engine as engine_lib
+from agentrl_jax.sampler import lane as lane_lib
 
 TINY = ModelConfig(vocab_size=13, embedding_std=0.5, **PRESETS['tiny'])
 STOP, OTHER_STOP = 12, 5
@@ -139,6 +143,59 @@ def test_lanes_change_no_bit(weights, expected, lanes):
   assert drawn(play(other, ASKS[::-1])) == expected
   used = {other.acquire() for _ in range(lanes)}
   assert len({slot // 4 for slot in used}) == lanes  # spread over the lanes
+
+
+def test_lanes_compute_side_by_side(weights):
+  other = build(num_slots=8, num_lanes=2)
+  other.publish(weights, 0)
+  programs = other._lanes[0]._programs
+  extend, meeting = programs.extend, threading.Barrier(2, timeout=20)
+
+  def meet(*arguments):
+    meeting.wait()  # broken unless both lanes are in a call at once
+    return extend(*arguments)
+
+  programs = dataclasses.replace(programs, extend=meet)
+  for lane in other._lanes:
+    lane._programs = programs
+  for ask in ASKS[:2]:
+    other.request(other.acquire(), ask.tokens, **ask.options)
+  while not all(lane._in_turn.any() for lane in other._lanes):
+    other.pump()
+  assert not meeting.broken
+  other.reset()
+
+
+def test_a_program_is_compiled_once_by_threads_that_race():
+  traced = []
+
+  def slow(x):
+    traced.append(threading.get_ident())
+    time.sleep(0.2)
+    return x + 1
+
+  program = lane_lib.Program(jax.jit(slow))
+  with futures.ThreadPoolExecutor(4) as threads:
+    out = list(threads.map(program, np.arange(4.0, dtype=np.float32)))
+  assert out == [1, 2, 3, 4] and len(traced) == 1
+
+
+def test_a_call_that_fails_is_told_and_forgotten(weights, expected):
+  other = build()
+  other.publish(weights, 0)
+  lane = other._lanes[0]
+  programs = lane._programs
+
+  def broken(*_):
+    raise RuntimeError('out of memory')
+
+  lane._programs = dataclasses.replace(programs, extend=broken)
+  other.request(other.acquire(), (1, 2), **ASKS[0].options)
+  with pytest.raises(RuntimeError, match='out of memory'):
+    other.pump()
+  other.reset()
+  lane._programs = programs
+  assert drawn(play(other, ASKS)) == expected
 
 
 def test_lanes_that_do_not_divide_are_refused():
