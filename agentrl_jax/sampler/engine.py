@@ -44,9 +44,9 @@ def checksum(tree) -> jax.Array:
 class Engine:
   """Draws turns for up to `num_slots` contexts side by side.
 
-  Slots are parted into lanes, each with a thread that starts its programs. While
-  lanes compute, the host steps the environments of another. On several devices
-  one thread serves all lanes: collectives must start in one order everywhere.
+  Slots are parted into lanes, each with a thread that starts its programs.
+  While lanes compute, the host steps the environments of another. On several
+  devices one thread serves all lanes: collectives must start in one order.
 
   Args:
     config: the policy's shape.

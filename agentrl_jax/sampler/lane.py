@@ -3,7 +3,7 @@
 A lane decides when to extend and when to decode; what a row draws never depends
 on that. At most one call is in flight: `launch` hands it to a thread, `finish`
 waits for it and reads which turns have ended. Programs that one thread starts
-run one after the other; those of two lanes need two threads to run side by side.
+run one after the other: two lanes need two threads to compute side by side.
 """
 
 import collections

@@ -1,0 +1,319 @@
+"""How fast are the programs that a run is made of, by core and by the clock?
+
+  tools/run tools/bench.py sample multiturn train logprobs [--cores=0]
+    [--repeats=5] [--rows=4] [--lanes=2]
+
+Prints one JSON object a line; `tools/record.py FILE --name=bench` keeps them.
+Every workload runs the product's own engine, learner and scorer on a random
+policy of 4.98 M parameters (4 layers, d 256, vocabulary 4,096, tied, float32):
+
+  sample     32 prompts of 128 tokens, 128 new ones each, with log-probs
+  multiturn  32 episodes, 4 turns of 32 sampled and 32 observed tokens, after a
+             first prompt of 128; conversations keep their keys and values
+  train      a GRPO update with a KL term on 32 sequences of 256 tokens
+  logprobs   log-probs of 32 sequences of 256 tokens
+
+`tok_per_cpu_s` counts the CPU seconds of this process alone, so that it says
+what one quiet core gives when the machine is not quiet (use --cores=0);
+`tok_s_best` is the fastest repetition by the clock. `gemm_share` is the share
+of the rate of a train-shaped matrix product, measured in the same process.
+`compiles` counts programs built after the first repetition: it must be 0.
+"""
+
+import argparse
+import functools
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable
+
+from agentrl_jax import runtime
+
+BATCH, PROMPT, NEW, LENGTH = 32, 128, 128, 256
+TURNS, TURN_NEW, TURN_OBSERVED = 4, 32, 32
+VOCAB, RESERVED = 4096, 4  # ids below are never in a prompt
+PRESET = '5m'
+GEMM = 8192, 256, 1024  # a train-shaped matrix product
+
+
+def main(arguments: list[str] | None = None) -> int:
+  """Runs the workloads; returns the exit status."""
+  parser = argparse.ArgumentParser(
+    description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+  )
+  parser.add_argument('workloads', nargs='+', choices=sorted(WORKLOADS))
+  parser.add_argument('--cores', default='', help='pin to these, e.g. 0,1')
+  parser.add_argument('--repeats', type=int, default=5)
+  parser.add_argument('--rows', type=int, default=4, help='of a microbatch')
+  parser.add_argument('--lanes', type=int, default=2, help='of the sampler')
+  options = parser.parse_args(arguments)
+  if options.cores:  # before jax counts them
+    os.sched_setaffinity(0, {int(core) for core in options.cores.split(',')})
+  runtime.tune_allocator()
+  for name in options.workloads:
+    tokens, flops, work = WORKLOADS[name](options)
+    print(json.dumps(measure(name, tokens, flops, work, options)), flush=True)
+  return 0
+
+
+def measure(
+  name: str,
+  tokens: int,
+  flops: float,
+  work: Callable[[], None],
+  options: argparse.Namespace,
+) -> dict:
+  """Times `work`, which blocks until it is done.
+
+  Args:
+    name: of the workload.
+    tokens: that one call is worth.
+    flops: multiply-adds x 2 of its matrix products.
+    work: the call.
+    options: of the command line.
+  """
+  import jax
+
+  built = []
+
+  def listen(event, seconds, **_):
+    if event == '/jax/core/compile/backend_compile_duration':
+      built.append(seconds)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  start = time.perf_counter()
+  work()
+  cold, first = time.perf_counter() - start, len(built)
+  walls, cpus = [], []
+  for _ in range(options.repeats):
+    start, cpu = time.perf_counter(), time.process_time()
+    work()
+    walls.append(time.perf_counter() - start)
+    cpus.append(time.process_time() - cpu)
+  late = len(built) - first
+  jax.monitoring.unregister_event_duration_listener(listen)
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  return {
+    'name': name,
+    'tok_per_cpu_s': round(tokens / min(cpus), 1),
+    'tok_s_best': round(tokens / min(walls), 1),
+    'tok_s_median': round(tokens / statistics.median(walls), 1),
+    'gemm_share': round(flops / min(walls) / _gemm_rate(), 3),
+    'compiles': late,
+    'compile_s': round(cold - statistics.median(walls), 2),
+    'peak_rss_mb': round(peak / 1024 ** (2 if sys.platform == 'darwin' else 1)),
+    'cores': runtime.num_cores(),
+    'load': round(os.getloadavg()[0], 2),
+  }
+
+
+def sample(options: argparse.Namespace):
+  """Draws completions of fixed length."""
+  engine = _engine(LENGTH, NEW, options)
+  prompts = _draw(0, BATCH, PROMPT)
+  calls = [0]
+
+  def work():
+    calls[0] += 1
+    for i, tokens in enumerate(prompts):
+      _ask(engine, engine.acquire(), tokens, (calls[0], i), NEW)
+    for done in _drain(engine):
+      engine.release(done.slot)
+
+  return BATCH * NEW, _forward_flops(BATCH * LENGTH), work
+
+
+def multiturn(options: argparse.Namespace):
+  """Alternates completions and observations; nothing is prefilled twice."""
+  length = PROMPT + TURNS * (TURN_NEW + TURN_OBSERVED)
+  engine = _engine(length, TURN_NEW, options)
+  prompts = _draw(0, BATCH, PROMPT)
+  replies = _draw(5, BATCH * TURNS, TURN_OBSERVED).reshape(BATCH, TURNS, -1)
+  calls = [0]
+
+  def work():
+    calls[0] += 1
+    turns, episodes = dict.fromkeys(range(BATCH), 0), {}
+    for i, tokens in enumerate(prompts):
+      episodes[slot := engine.acquire()] = i
+      _ask(engine, slot, tokens, (calls[0], i), TURN_NEW)
+    while engine.busy:
+      for done in engine.pump():
+        i = episodes[done.slot]
+        turns[i] += 1
+        if turns[i] == TURNS:
+          engine.release(done.slot)
+          continue
+        new = [done.tokens[-1], *replies[i, turns[i] - 1].tolist()]
+        key = (calls[0], BATCH * turns[i] + i)
+        _ask(engine, done.slot, new, key, TURN_NEW)
+
+  return BATCH * TURNS * TURN_NEW, _forward_flops(BATCH * length), work
+
+
+def train(options: argparse.Namespace):
+  """Does a GRPO update with a KL term, microbatch by microbatch."""
+  import jax
+  import numpy as np
+
+  from agentrl_jax import losses
+  from agentrl_jax.learner import objective, optimizer, step
+  from agentrl_jax.rollout import collate
+
+  config, mesh, params = _policy()
+  goal = objective.PolicyObjective(losses.LOSSES['ppo_clip'], kl_coef=0.04)
+  rates = dict(learning_rate=1e-5, warmup=0, schedule='constant', b1=0.9)
+  rates |= dict(name='adamw', b2=0.999, epsilon=1e-8, weight_decay=0.0)
+  tx = optimizer.make({**rates, 'clip_norm': 1.0}, 10**6)
+  learner = step.Learner(config, goal, tx, mesh, options.rows)
+  batches = collate.microbatches(_batch(), options.rows)
+  guess = np.full((options.rows, LENGTH), -np.log(VOCAB), np.float32)
+  states = [learner.create(params)]
+
+  def work():
+    state, *rest = learner.update(
+      states.pop(), batches, [(guess,)] * len(batches)
+    )
+    jax.block_until_ready((state, rest))
+    states.append(state)
+
+  return BATCH * LENGTH, 3 * _forward_flops(BATCH * LENGTH, heads=1), work
+
+
+def logprobs(options: argparse.Namespace):
+  """Scores sequences, as a reference policy would."""
+  import jax
+
+  from agentrl_jax.learner import estimate
+  from agentrl_jax.rollout import collate
+
+  config, mesh, params = _policy()
+  scorer = estimate.Estimator(config, mesh, 1.0)
+  batches = collate.microbatches(_batch(), options.rows)
+
+  def work():
+    jax.block_until_ready(scorer.logprobs(params, batches))
+
+  return BATCH * LENGTH, _forward_flops(BATCH * LENGTH, heads=1), work
+
+
+WORKLOADS = {
+  'sample': sample,
+  'multiturn': multiturn,
+  'train': train,
+  'logprobs': logprobs,
+}
+
+
+@functools.cache
+def _policy():
+  """Returns (config, mesh, params) of the policy that is measured."""
+  import jax
+
+  from agentrl_jax import sharding
+  from agentrl_jax.models import config as config_lib
+  from agentrl_jax.models import params as params_lib
+
+  shape = config_lib.PRESETS[PRESET]
+  config = config_lib.ModelConfig(
+    vocab_size=VOCAB, tie_embeddings=True, scan_unroll=4, **shape
+  )
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1))
+  params = jax.jit(functools.partial(params_lib.init, config))(
+    jax.random.key(0)
+  )
+  return config, mesh, params
+
+
+def _engine(length: int, new: int, options: argparse.Namespace):
+  from agentrl_jax.sampler import engine as engine_lib
+
+  config, mesh, params = _policy()
+  engine = engine_lib.Engine(
+    config,
+    mesh,
+    num_slots=BATCH,
+    num_lanes=options.lanes,
+    context_length=length,
+    max_turn_tokens=new,
+    extend_rows=BATCH // options.lanes,
+    extend_chunk=TURN_OBSERVED + 1,
+    decode_chunk=new,
+    stop_ids=(VOCAB,),  # never drawn: every turn has its full length
+  )
+  engine.publish(params, 0)
+  return engine
+
+
+def _ask(engine, slot, tokens, key, budget) -> None:
+  import numpy as np
+
+  words = np.array(key, np.uint32)
+  engine.request(slot, tokens, words=words, temperature=1.0, budget=budget)
+
+
+def _drain(engine) -> list:
+  done = []
+  while engine.busy:
+    done += engine.pump()
+  return done
+
+
+def _draw(seed: int, rows: int, length: int):
+  import numpy as np
+
+  draws = np.random.default_rng(seed)
+  return draws.integers(RESERVED, VOCAB, (rows, length), dtype=np.int32)
+
+
+def _batch():
+  """Returns 32 rows, each a prompt and a completion that is trained."""
+  import numpy as np
+
+  from agentrl_jax.rollout import collate
+
+  draws = np.random.default_rng(1)
+  batch = collate.empty_rows(BATCH, LENGTH)
+  batch.tokens[:] = _draw(1, BATCH, LENGTH)
+  batch.positions[:] = np.arange(LENGTH)
+  batch.segment_ids[:] = 1
+  batch.mask[:, PROMPT:] = True
+  batch.weights[:, PROMPT:] = 1 / (BATCH * NEW)
+  batch.advantages[:] = draws.normal(size=(BATCH, 1))
+  batch.behavior_logprobs[:, PROMPT:] = -np.log(VOCAB)
+  return batch
+
+
+def _forward_flops(tokens: int, heads: float = 0.5) -> float:
+  """Matrix products of the weights; `heads` = share of tokens with logits."""
+  import jax
+
+  params = _policy()[2]
+  layers = sum(x.size for x in jax.tree.leaves(params['layers']))
+  head = params['embed']['table'].size
+  return 2.0 * tokens * (layers + heads * head)
+
+
+@functools.cache
+def _gemm_rate() -> float:
+  """Multiply-adds x 2 a second of the product `GEMM` in float32."""
+  import jax
+  import jax.numpy as jnp
+
+  rows, inner, columns = GEMM
+  left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
+  product = jax.jit(jnp.matmul)
+  product(left, right).block_until_ready()
+  best = float('inf')
+  for _ in range(20):
+    start = time.perf_counter()
+    product(left, right).block_until_ready()
+    best = min(best, time.perf_counter() - start)
+  return 2.0 * rows * inner * columns / best
+
+
+if __name__ == '__main__':
+  sys.exit(main())
