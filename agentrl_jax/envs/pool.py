@@ -2,13 +2,15 @@
 
 The rollout loop submits calls and takes whatever is ready. A raised exception
 and a missed deadline are data (`Failure`), never a crash and never the result
-of another call. Calls of some 50 µs are better run inline (`num_workers=0`):
-there, handing over to a thread costs more than the call.
+of another call; so is the death of the thread itself. Calls of some 50 µs are
+better run inline (`num_workers=0`): there, handing over to a thread costs more
+than the call.
 """
 
 import collections
 import dataclasses
 import itertools
+import math
 import queue
 import threading
 import time
@@ -17,6 +19,9 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from agentrl_jax import types
+
+# Seconds between looks for threads that died, while results are waited for.
+_LOOK_S = 1.0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +38,7 @@ class _Call:
   key: Hashable
   function: Callable
   arguments: tuple
+  deadline_s: float
   started: float | None = None
   worker: '_Worker | None' = None
 
@@ -55,6 +61,9 @@ class Pool:
   Args:
     num_workers: threads; 0 runs each call inside `submit`.
     deadline_s: seconds that a call may take.
+
+  Attributes:
+    num_replaced: threads that hung or died, each replaced by a fresh one.
   """
 
   def __init__(self, num_workers: int = 0, deadline_s: float = 60.0):
@@ -80,11 +89,24 @@ class Pool:
     """Calls whose result was not taken yet."""
     return len(self._pending) + len(self._inline)
 
-  def submit(self, key: Hashable, function: Callable, *arguments: Any) -> None:
-    """Starts `function(*arguments)`; `ready` gives its result with `key`."""
+  def submit(
+    self,
+    key: Hashable,
+    function: Callable,
+    *arguments: Any,
+    within_s: float = math.inf,
+  ) -> None:
+    """Starts `function(*arguments)`; `ready` gives its result with `key`.
+
+    Args:
+      key: comes back with the result.
+      function, arguments: the call.
+      within_s: seconds that this call may take, if fewer than `deadline_s`.
+    """
     if self._closed:
       raise RuntimeError('the pool is closed')
-    call = _Call(key, function, arguments)
+    limit = min(self._deadline_s, within_s)
+    call = _Call(key, function, arguments, limit)
     if self._workers:
       ticket = next(self._tickets)
       self._pending[ticket] = call
@@ -92,8 +114,8 @@ class Pool:
       return
     start = time.monotonic()
     result = _run(call)
-    if time.monotonic() - start > self._deadline_s:
-      result = self._late()
+    if time.monotonic() - start > limit:
+      result = _late(call)
     self._inline.append((key, result))
 
   def ready(
@@ -129,17 +151,22 @@ class Pool:
 
   def _wait(self, now: float, end: float | None) -> float:
     """Seconds until the next deadline or the end of the caller's patience."""
-    started = [call.started for call in self._pending.values()]
+    calls = list(self._pending.values())
     waits = [
-      begun + self._deadline_s - now for begun in started if begun is not None
+      call.started + call.deadline_s - now
+      for call in calls
+      if call.started is not None
     ]
-    waits.append(self._deadline_s)  # for calls that start meanwhile
+    waits.append(min(call.deadline_s for call in calls))  # may start meanwhile
+    waits.append(_LOOK_S)
     if end is not None:
       waits.append(end - now)
     return max(min(waits), 0.0) + 1e-4
 
   def _take(self, wait: float) -> list[tuple[Any, Any]]:
-    """Results within `wait` seconds, then the calls that are overdue."""
+    """Results within `wait` seconds, then calls that are overdue or lost."""
+    # Looked for first: what a thread delivered before it died still counts.
+    dead = {worker for worker in self._workers if not worker.is_alive}
     done = []
     try:
       ticket, result = self._results.get(wait > 0, wait or None)
@@ -153,24 +180,33 @@ class Pool:
     now = time.monotonic()
     for ticket, call in list(self._pending.items()):
       begun = call.started
-      if begun is not None and now - begun > self._deadline_s:
+      if call.worker in dead:
+        del self._pending[ticket]
+        done.append((call.key, _lost()))
+      elif begun is not None and now - begun > call.deadline_s:
         del self._pending[ticket]
         self._replace(call.worker)
-        done.append((call.key, self._late()))
+        done.append((call.key, _late(call)))
+    for worker in dead:
+      self._replace(worker)
     return done
 
   def _replace(self, worker: '_Worker') -> None:
-    """Puts a fresh thread in the place of one that hangs."""
+    """Puts a fresh thread in the place of one that hangs or died."""
     worker.abandoned = True
     self._workers.remove(worker)
     self._workers.append(_Worker(self._calls, self._results))
     self.num_replaced += 1
 
-  def _late(self) -> Failure:
-    return Failure(
-      types.StopReason.ENV_TIMEOUT,
-      f'no result within {self._deadline_s:g} s',
-    )
+
+def _late(call: _Call) -> Failure:
+  return Failure(
+    types.StopReason.ENV_TIMEOUT, f'no result within {call.deadline_s:.4g} s'
+  )
+
+
+def _lost() -> Failure:
+  return Failure(types.StopReason.ENV_ERROR, 'its thread died; replaced')
 
 
 class _Worker:
@@ -179,7 +215,12 @@ class _Worker:
   def __init__(self, calls: queue.SimpleQueue, results: queue.SimpleQueue):
     self.abandoned = False
     self._calls, self._results = calls, results
-    threading.Thread(target=self._loop, daemon=True).start()
+    self._thread = threading.Thread(target=self._loop, daemon=True)
+    self._thread.start()
+
+  @property
+  def is_alive(self) -> bool:
+    return self._thread.is_alive()
 
   def _loop(self) -> None:
     while not self.abandoned:

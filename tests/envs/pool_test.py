@@ -128,6 +128,52 @@ def test_exit_in_a_tool_does_not_kill_the_worker():
   p.close()
 
 
+class Unspeakable(BaseException):
+  """Kills the thread that wants to say what it was."""
+
+  def __repr__(self):
+    raise self
+
+
+def die():
+  raise Unspeakable
+
+
+@pytest.mark.filterwarnings(
+  'ignore::pytest.PytestUnhandledThreadExceptionWarning'
+)
+def test_a_dead_thread_is_replaced_within_seconds_and_its_call_fails():
+  p = pool.Pool(1, deadline_s=60.0)
+  start = time.monotonic()
+  p.submit('dies', die)
+  p.submit('next', lambda: 1)  # waits for a thread that no longer is
+  done = drain(p, 2)
+  assert time.monotonic() - start < 5.0
+  assert done['dies'].stop_reason is types.StopReason.ENV_ERROR
+  assert 'its thread died' in done['dies'].message
+  assert done['next'] == 1 and p.num_replaced == 1
+  p.close()
+
+
+@pytest.mark.parametrize('workers', [0, 1])
+def test_a_call_may_have_less_time_than_the_others(workers):
+  p = pool.Pool(workers, deadline_s=60.0)
+  p.submit('short', time.sleep, 0.1, within_s=0.02)
+  p.submit('long', time.sleep, 0.1)
+  done = drain(p, 2)
+  assert done['short'].stop_reason is types.StopReason.ENV_TIMEOUT
+  assert done['short'].message == 'no result within 0.02 s'
+  assert done['long'] is None
+  p.close()
+
+
+def test_more_time_than_the_pools_is_not_given():
+  p = pool.Pool(0, deadline_s=0.01)
+  p.submit('key', time.sleep, 0.02, within_s=9.0)
+  ((_, failure),) = p.ready()
+  assert failure.message == 'no result within 0.01 s'
+
+
 def test_close_ends_the_threads():
   before = set(threading.enumerate())
   p = pool.Pool(3)
