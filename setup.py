@@ -23,6 +23,7 @@ CORE = [
   'numpy>=2,<3',
   'optax>=0.2.5,<0.4',
   'orbax-checkpoint>=0.11.30,<0.14',
+  'rapidfuzz>=3.6,<4',
   'rich>=13.7,<17',
   'safetensors>=0.5,<1',
   'tensorboardX>=2.6.2,<3',  # writes event files without TensorFlow

@@ -120,7 +120,8 @@ def _learning_fields():
       options=ml_collections.ConfigDict(),  # its keyword arguments
       history_levels=1,  # anchors looked back on (hgpo's L)
       invalid_penalty=0.0,  # subtracted from a malformed turn's return
-      anchors='exact',  # exact | turn_index | shuffled (placebos)
+      anchors='exact',  # exact | similarity | turn_index, shuffled (placebos)
+      similarity=0.9,  # difflib ratio of states that are one, (0, 1]
     ),
     loss=dict(
       name='ppo_clip',  # a name in LOSSES or 'package.module:Name'

@@ -211,6 +211,8 @@ class Trainer:
     elif c.advantage.anchors == 'shuffled':
       dealer = rng.generator(c.seed, 'anchors', iteration)
       ids = anchors.shuffled(keys, dealer, num_turns=size)
+    elif c.advantage.anchors == 'similarity':
+      ids = anchors.similarity(keys, c.advantage.similarity, num_turns=size)
     else:
       ids = anchors.exact(keys, num_turns=size)
     return collate.turn_batch(

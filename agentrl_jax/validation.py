@@ -22,7 +22,7 @@ _CHOICES = {
     'trajectory',
     'constant',
   ),
-  'advantage.anchors': ('exact', 'turn_index', 'shuffled'),
+  'advantage.anchors': ('exact', 'similarity', 'turn_index', 'shuffled'),
   **{
     f'{part}.optimizer.name': ('adam', 'adamw', 'muon', 'sgd')
     for part in ('sft', 'train')
@@ -90,6 +90,7 @@ _POSITIVE = {
   'rollout.top_p': 1.0,
   'rollout.failure_limit': 1.0,
   'env.deadline_s': math.inf,
+  'advantage.similarity': 1.0,
   'model.rope_theta': math.inf,
   'model.norm_epsilon': 1.0,
   'model.embedding_std': math.inf,

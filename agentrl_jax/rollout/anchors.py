@@ -4,10 +4,11 @@ Keys come as lists: per group, per trajectory, per turn (None = no key). Ids are
 unique over the batch, so that turns of two tasks never share one.
 """
 
-import difflib
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
+
+from agentrl_jax.rollout import likeness
 
 Keys = Sequence[Sequence[Sequence[str | None]]]
 
@@ -31,7 +32,9 @@ def similarity(
   """Gives similar keys of one group the same id, greedily.
 
   A key joins the first cluster whose first member has a difflib ratio of at
-  least `threshold` to it, in order of appearance (so the order matters).
+  least `threshold` to it, in order of appearance (so the order matters). From
+  200 characters on, difflib looks for no match at a character that is more than
+  a hundredth of the text: two long texts must share rarer ones to be alike.
 
   Args:
     keys: per group, per trajectory, per turn.
@@ -45,21 +48,8 @@ def similarity(
     raise ValueError(f'threshold={threshold}: must be in (0, 1]')
 
   def clusters():
-    representatives: list[tuple[str, int]] = []
-    known: dict[str, int] = {}
-
-    def find(key, new_id):
-      if key not in known:
-        for representative, cluster in representatives:
-          if _similar(representative, key, threshold):
-            known[key] = cluster
-            break
-        else:
-          representatives.append((key, new_id))
-          known[key] = new_id
-      return known[key]
-
-    return find
+    found, ids = likeness.Clusters(threshold), {}
+    return lambda key, new_id: ids.setdefault(found.find(key), new_id)
 
   return _number(keys, num_turns, clusters)
 
@@ -130,12 +120,3 @@ def _number(
           next_id = max(next_id, int(out[b, t]) + 1)
       b += 1
   return out
-
-
-def _similar(a: str, b: str, threshold: float) -> bool:
-  matcher = difflib.SequenceMatcher(None, a, b)
-  if matcher.real_quick_ratio() < threshold:
-    return False
-  if matcher.quick_ratio() < threshold:
-    return False
-  return matcher.ratio() >= threshold

@@ -1,0 +1,127 @@
+"""Alike is what difflib says, at any length, whatever bounds rule out."""
+
+import difflib
+import random
+import time
+
+import pytest
+
+from agentrl_jax.rollout import likeness
+
+ALPHABETS = ('ab', 'abc ', 'etaoinshrdlu qxz019', 'aαβé\ud800漢b', '\0\x80')
+
+
+def edited(draw, text, most=3):
+  """The text with a few characters replaced, removed or put in."""
+  letters = list(text)
+  for _ in range(draw.randint(1, most)):
+    at = draw.randrange(len(letters))
+    new = str(draw.randrange(10 ** draw.randint(1, 5)))
+    letters[at : at + draw.randint(0, 6)] = new
+  return ''.join(letters)
+
+
+def pairs(seed, num):
+  """Random pairs of 0 to 420 characters, most of them near each other."""
+  draw = random.Random(seed)
+  for _ in range(num):
+    letters = draw.choice(ALPHABETS)
+    size = draw.choice((0, 1, 3, 8, 30, 120, 199, 200, 260, 420))
+    a = ''.join(draw.choices(letters, k=size))
+    if a and draw.random() < 0.7:
+      yield a, edited(draw, a)
+    else:
+      yield a, ''.join(draw.choices(letters, k=max(size - 2, 1)))
+
+
+@pytest.mark.parametrize('seed', range(4))
+def test_alike_is_the_ratio_of_difflib(seed):
+  for a, b in pairs(seed, 100):
+    if a == b:
+      continue
+    ratio = difflib.SequenceMatcher(None, a, b).ratio()
+    thresholds = {ratio, ratio + 1e-9, ratio - 1e-9, 0.3, 0.6, 0.9, 1.0}
+    for threshold in thresholds:
+      if 0 < threshold <= 1:
+        clusters = likeness.Clusters(threshold)
+        assert clusters.find(a) == 0
+        assert (clusters.find(b) == 0) == (ratio >= threshold), (a, b)
+
+
+def page(draw):
+  """A shop's answer of 400 characters: a template with other goods in it."""
+  text = f'[Search] Page {draw.randint(1, 9)} of {draw.randint(10, 99)} '
+  while len(text) < 400:
+    goods = ' '.join(draw.choices(WORDS, k=6))
+    text += f'[SEP] B{draw.randrange(10**7):07d} {goods} ${draw.random():.2f} '
+  return text[:400]
+
+
+WORDS = [
+  ''.join(
+    random.Random(i).choices('eeettaaoinshrdlcumwfgypbvkqxz', k=3 + i % 7)
+  )
+  for i in range(600)
+]
+
+
+def visited(seed, num=400):
+  """Turns of a group: 30 % new pages, 30 % seen ones, 40 % seen but edited."""
+  draw, keys = random.Random(seed), []
+  for _ in range(num):
+    kind = draw.random()
+    if not keys or kind < 0.3:
+      keys.append(page(draw))
+    elif kind < 0.6:
+      keys.append(draw.choice(keys))
+    else:
+      keys.append(edited(draw, draw.choice(keys)))
+  return keys
+
+
+@pytest.mark.parametrize('threshold', [0.8, 0.95])
+def test_clusters_are_those_of_asking_difflib_each_time(threshold):
+  clusters, firsts, known = likeness.Clusters(threshold), [], {}
+  joined = 0
+  for key in visited(0, 60):
+    if key not in known:
+      matches = (
+        i
+        for i, first in enumerate(firsts)
+        if difflib.SequenceMatcher(None, first, key).ratio() >= threshold
+      )
+      known[key] = next(matches, len(firsts))
+      joined += known[key] < len(firsts)
+      if known[key] == len(firsts):
+        firsts.append(key)
+    assert clusters.find(key) == known[key]
+  assert joined > 3 and len(firsts) > 20
+
+
+def test_the_first_cluster_that_is_alike_takes_a_text():
+  # abcx is 3/4 to both; abyx joins the second: to abcd it is only 1/2.
+  clusters = likeness.Clusters(0.75)
+  found = [clusters.find(t) for t in ('abcd', 'wbyx', 'abcx', 'abyx', 'abcd')]
+  assert found == [0, 1, 0, 1, 0]
+
+
+def test_common_prefix_by_halves():
+  for a, b, size in (
+    ('', 'a', 0),
+    ('abc', 'abc', 3),
+    ('abcd', 'abxd', 2),
+    ('x', 'y', 0),
+    ('aaaaaaab', 'aaaaaaa', 7),
+  ):
+    assert likeness._common(a, b) == size
+
+
+def test_a_batch_takes_less_than_a_second():
+  # 4 of 16 groups of 400 turns of 400 characters: a quarter of a second.
+  groups = [visited(seed) for seed in range(4)]
+  start = time.process_time()
+  for keys in groups:
+    clusters = likeness.Clusters(0.95)
+    for key in keys:
+      clusters.find(key)
+  assert time.process_time() - start < 0.25
