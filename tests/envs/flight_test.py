@@ -3,7 +3,7 @@
 import pytest
 
 from agentrl_jax import types
-from agentrl_jax.envs import flight, flight_agent, flight_db, flight_world
+from agentrl_jax.envs import flight, flight_agent
 
 ROUTE = ['Beijing', 'Xian']
 FLIGHTS = [
@@ -226,49 +226,6 @@ def test_distractors_depend_on_what_is_shown_only():
 def test_bad_options_are_errors(options):
   with pytest.raises(ValueError, match='is not one of'):
     flight.FlightEnv(**options)
-
-
-@pytest.mark.parametrize('legs', [1, 2, 3])
-def test_worlds_are_well_posed_and_hard(legs):
-  worlds = [flight_world.generate(seed, legs=legs) for seed in range(200)]
-  assert all(map(flight_world.is_well_posed, worlds))
-  sold_out = late = 0
-  for world in worlds:
-    origin, destination = world['legs'][0]
-    rows = [row for row in world['flights'] if row[1:3] == world['legs'][0]]
-    assert len(rows) == 8
-    assert len({row[4] for row in rows}) == 8  # no two at one price
-    early = [row for row in rows if row[3] < flight_db.EARLY]
-    sold_out += min(early, key=lambda row: row[4])[5] == 0
-    late += min(rows, key=lambda row: row[4])[3] >= flight_db.EARLY
-  assert 0.4 < sold_out / 200 < 0.6
-  assert 0.75 < late / 200 < 0.95
-
-
-def test_values_are_few_enough_to_be_atoms_of_a_tokenizer():
-  atoms = set()
-  for seed in range(300):
-    for row in flight_world.generate(seed)['flights']:
-      atoms |= set(row[:5])
-  assert len(atoms) <= 80  # 24 flights, 8 cities, 14 times, 34 prices
-
-
-@pytest.mark.parametrize(
-  'options', [{'legs': 4}, {'flights': 9}, {'sold_out': ()}]
-)
-def test_impossible_worlds_are_errors(options):
-  with pytest.raises(ValueError, match='give|legs'):
-    flight_world.generate(0, **options)
-
-
-def test_a_leg_that_nobody_can_book_right_is_never_right():
-  flights = [[*row[:5], 0] for row in FLIGHTS]
-  database = flight_db.create(flights)
-  assert flight_db.best(database, 0, *ROUTE) is None
-  assert flight_db.verify(database, [ROUTE]) == [False]
-  flight_db.order(database, 0, 'CZ1501', '')
-  assert flight_db.verify(database, [ROUTE]) == [False]
-  database.close()
 
 
 def test_state_key_names_the_view_behind_the_last_observation():

@@ -4,7 +4,7 @@ import hypothesis
 import pytest
 from hypothesis import strategies as st
 
-from agentrl_jax.text import bpe, tokenizer
+from agentrl_jax.text import tokenizer
 
 CITIES = ('Beijing', 'Shanghai', 'Chengdu', 'Xian')
 FLIGHTS = ('CA1501', 'MU5101', 'HU6318')
@@ -98,23 +98,6 @@ def test_vocabulary_is_bounded_and_dense(tok):
   assert tok.end_id == tok.special_ids['<|end|>']
   with pytest.raises(ValueError, match='265'):
     tokenizer.train(['a'], vocab_size=200)
-
-
-def test_a_tight_budget_goes_to_what_saves_most():
-  # 'ab' saves 5 tokens as a pair; 'xyz' saves 4 * 2 = 8 whole.
-  tokens, merges = bpe.learn({'ab': 5, 'xyz': 4}, budget=1)
-  assert (tokens, merges) == (['xyz'], [])
-  tokens, merges = bpe.learn({'ab': 5, 'xyz': 4, 'abq': 2}, budget=2)
-  # The pair (a, b) saves 5 + 2 = 7, more than the chunk 'ab' alone.
-  assert (tokens, merges) == (['xyz', 'ab'], [('a', 'b')])
-
-
-def test_merges_left_without_use_are_given_back():
-  # (a, b) saves 12 first; once both words are atoms nothing consists of 'ab'.
-  chunks = {'ab1': 4, 'ab2': 4, 'ab3': 4}
-  tokens, merges = bpe.learn(chunks, budget=4)
-  assert sorted(tokens) == ['ab1', 'ab2', 'ab3']
-  assert merges == []
 
 
 def test_hugging_face_loads_the_files_and_agrees(tok, tmp_path):

@@ -1,4 +1,4 @@
-"""Locks KL estimators and the value loss."""
+"""Locks KL estimators: values, gradients, what is unbiased."""
 
 import chex
 import jax
@@ -77,18 +77,13 @@ class KlTest(chex.TestCase):
     out = losses.kl_penalty(d, jnp.zeros((1, 2)))
     np.testing.assert_allclose(out, [[5e-7, 5e-7]], rtol=0.1)
 
-
-class ValueTest(chex.TestCase):
-  @chex.variants(with_jit=True, without_jit=True)
-  def test_by_hand(self):
-    # V 3, old 1, R 2, clip .5: unclipped 1, clipped to 1.5: .25 -> max 1.
-    # V 3, old 1, R 4: 1, clipped: 6.25 -> 6.25, without gradient.
-    f = self.variant(losses.value_loss, static_argnames='clip')
-    values, old = jnp.array([[3.0, 3.0, 3.0]]), jnp.ones((1, 3))
-    target = jnp.array([[2.0, 4.0, jnp.nan]])
-    mask = jnp.array([[True, True, False]])
-    np.testing.assert_allclose(f(values, old, target, mask), [[1, 1, 0]])
-    out = f(values, old, target, mask, clip=0.5)
-    np.testing.assert_allclose(out, [[1, 6.25, 0]])
-    got = jax.grad(lambda v: f(v, old, target, mask, clip=0.5).sum())(values)
-    np.testing.assert_allclose(got, [[2, 0, 0]])
+  def test_only_k3_is_clamped_and_a_maximum_bounds_both_sides(self):
+    far = jnp.array([[-100.0, 100.0]])  # d
+    zeros = jnp.zeros((1, 2))
+    out = losses.kl_penalty(far, zeros, estimator='k3')
+    np.testing.assert_allclose(out, [[np.expm1(20) - 20, 19]], rtol=1e-6)
+    for name, want in {'k1': [-100, 100], 'k2': [5000, 5000]}.items():
+      out = losses.kl_penalty(far, zeros, estimator=name)
+      np.testing.assert_array_equal(out, [want])
+      cut = losses.kl_penalty(far, zeros, estimator=name, maximum=10)
+      np.testing.assert_array_equal(cut, np.clip([want], -10, 10))
