@@ -140,7 +140,19 @@ def vineppo(
   taken = ~jnp.isnan(continuation_returns)
   total = jnp.sum(jnp.where(taken, continuation_returns, 0), axis=-1)
   count = jnp.sum(taken, axis=-1)
-  # NaN of an unknown value spreads to the two differences that read it.
+  # NaN of an unknown value spreads to the two differences that read it: `gae`
+  # would carry it on to all turns before, since 0 · NaN is NaN.
   values = jnp.where(count > 0, total / jnp.maximum(count, 1), jnp.nan)
-  advantages, _ = gae(turn_rewards, values, turn_mask, gamma=gamma, lam=0.0)
-  return jnp.nan_to_num(advantages, nan=0.0)
+
+  def step(next_value, now):
+    reward, value, counts = now
+    difference = reward + gamma * next_value - value
+    after = jnp.where(counts, value, next_value)
+    return after, jnp.where(counts, difference, 0.0)
+
+  rewards = jnp.where(turn_mask, turn_rewards, 0).astype(jnp.float32)
+  start = jnp.zeros(rewards.shape[0])
+  _, advantages = jax.lax.scan(
+    step, start, (rewards.T, values.T, turn_mask.T), reverse=True
+  )
+  return jnp.nan_to_num(advantages.T, nan=0.0)

@@ -120,6 +120,21 @@ def gae(rewards, values, mask, gamma, lam, bootstrap):
   return out
 
 
+def vineppo(rewards, continuations, mask, gamma):
+  """Differences of means over what was sampled; None where nothing was."""
+  out = np.zeros(rewards.shape)
+  for b in range(len(rewards)):
+    later = 0.0
+    for s in reversed(range(rewards.shape[1])):
+      if mask[b, s]:
+        seen = continuations[b, s][~np.isnan(continuations[b, s])]
+        value = seen.astype(np.float64).mean() if seen.size else None
+        if later is not None and value is not None:
+          out[b, s] = float(rewards[b, s]) + gamma * later - value
+        later = value
+  return out
+
+
 def outcomes(t):
   return np.where(t['turn_mask'], t['turn_rewards'], 0).astype(float).sum(-1)
 
@@ -184,19 +199,29 @@ def gigpo(t, gamma, weight, scale, stats, baseline, raw, ddof=1):
   )
 
 
-def hgpo(t, weights, base_weight, gamma, scale):
+def hgpo(t, weights, base_weight, gamma, scale, averaged=False, skip=False):
+  """`averaged`: the base is one more level; `skip`: zeros are no level."""
   q = turn_returns(t, gamma).ravel()
   total, norm = np.zeros(B * S), np.zeros(B * S)
+
+  def add(i, weight, advantage):
+    if not (skip and advantage == 0):
+      total[i] += weight * advantage
+      norm[i] += weight
+
   for j, w in enumerate(weights):
     keys = turn_keys(t, t['history_ids'][..., j])
     advantages = center(q, keys, scale, ddof=0)
     for group in members(keys):
       for i in group:
         if len(group) > 1:
-          total[i] += w * advantages[i]
-          norm[i] += w
-  averaged = np.divide(total, norm, out=np.zeros(B * S), where=norm > 0)
-  return base_weight * episode_part(t, scale) + averaged.reshape(B, S)
+          add(i, w, advantages[i])
+  base = episode_part(t, scale)
+  if averaged:
+    for i in np.flatnonzero(t['turn_mask']):
+      add(i, base_weight, base.ravel()[i])
+  mean = np.divide(total, norm, out=np.zeros(B * S), where=norm > 0)
+  return (0 if averaged else base_weight * base) + mean.reshape(B, S)
 
 
 def distances(t, success):
@@ -226,6 +251,13 @@ def distances(t, success):
     for b, s, _, head in edges:
       out[b, s] = dist.get(head, unreachable)
   return out
+
+
+def graphgpo(t, gamma, goal, weight, scale):
+  q = goal * gamma ** distances(t, outcomes(t) > 0)
+  q = (q - np.where(t['turn_mask'], t['turn_penalties'], 0)).ravel()
+  anchor = center(q, turn_keys(t, t['anchor_ids']), scale).reshape(B, S)
+  return episode_part(t, scale) + weight * anchor
 
 
 def actions(t, q, kappa, scale):

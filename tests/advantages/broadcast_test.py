@@ -42,7 +42,7 @@ class BroadcastTest(chex.TestCase):
 
   def test_ranks_over_random_cases(self):
     f = jax.jit(advantages.token_ranks)
-    for seed in range(50):
+    for seed in range(200):
       rng = np.random.default_rng(seed)
       shape = (3, 8)
       trajectory = rng.integers(-1, 3, shape)
@@ -57,3 +57,43 @@ class BroadcastTest(chex.TestCase):
         assert sorted(got[here]) == list(range(here.sum()))
         low, high = got[here & (turn < n)], got[here & (turn >= n)]
         assert low.max(initial=-1) < high.min(initial=99)
+
+  def test_every_way_over_random_cases(self):
+    f = jax.jit(
+      lambda turns, rows, b, s, p, m: (
+        advantages.broadcast_turns(turns, b, s, m),
+        advantages.scatter_tokens(
+          rows,
+          b,
+          advantages.token_ranks(b, s, p, m),
+          m,
+          num_trajectories=4,
+          num_tokens=6,
+        ),
+      )
+    )
+    for seed in range(200):
+      rng = np.random.default_rng(seed)
+      shape = (3, 8)
+      trajectory, turn = rng.integers(-1, 4, shape), rng.integers(-1, 3, shape)
+      mask = rng.random(shape) < 0.8
+      positions = np.broadcast_to(np.arange(8), shape)
+      turns = rng.normal(size=(4, 3)).astype(np.float32)
+      rows = np.where(mask, rng.normal(size=shape), np.nan).astype(np.float32)
+      given, (values, filled) = f(
+        turns, rows, trajectory, turn, positions, mask
+      )
+      counts = mask & (trajectory >= 0) & (turn >= 0)
+      want = np.where(counts, turns[trajectory, turn], 0)
+      np.testing.assert_array_equal(given, want)
+      for b in range(4):
+        places = sorted(
+          (turn[r, c], c, r) for r, c in np.argwhere(counts & (trajectory == b))
+        )
+        # Tokens beyond the bound are dropped. Two rows may tie: any order.
+        got = np.sort(values[b][filled[b]])
+        assert len(got) == min(len(places), 6)
+        if len(places) <= 6:
+          want = np.sort([rows[r, c] for _, c, r in places])
+          np.testing.assert_array_equal(got, want)
+        assert not np.any(values[b][~filled[b]])

@@ -63,3 +63,59 @@ class TablesTest(chex.TestCase):
     np.testing.assert_allclose(out[:, 0], [0.5, -0.5, 0])
     out = advantages.ESTIMATORS['rloo'](t)
     np.testing.assert_allclose(out[:, 0], [1, -1, 0])
+
+  def test_penalties_stay_at_their_turn_and_out_of_dead_groups(self):
+    # Task 0 varies (1, 0), task 1 does not (0, 0); one penalty in each.
+    penalties = np.array([[0.1, 0], [0, 0], [0.1, 0], [0, 0]], np.float32)
+    t = TurnBatch(
+      turn_rewards=np.array([[0, 1], [0, 0], [0, 0], [0, 0]], np.float32),
+      turn_mask=np.ones((4, 2), bool),
+      group_ids=np.array([0, 0, 1, 1], np.int32),
+      anchor_ids=np.zeros((4, 2), np.int32),
+      history_ids=np.zeros((4, 2, 1), np.int32),
+      turn_penalties=np.zeros((4, 2), np.float32),
+      action_ids=np.zeros((4, 2), np.int32),
+    )
+    for name in ('rloo', 'dr_grpo', 'opo', 'maxrl', 'pass_at_k'):
+      f = advantages.ESTIMATORS[name]
+      lost = f(t) - f(t.replace(turn_penalties=penalties))
+      want = [[0.1, 0], [0, 0], [0, 0], [0, 0]]
+      np.testing.assert_allclose(lost, want, atol=1e-6, err_msg=name)
+    for name in ('reinforce', 'rebn'):  # no group, so no dead one
+      f = advantages.ESTIMATORS[name]
+      lost = f(t) - f(t.replace(turn_penalties=penalties))
+      np.testing.assert_allclose(lost, penalties, atol=1e-6, err_msg=name)
+
+  def test_tokens_of_no_group_are_in_no_statistic(self):
+    rewards = np.array([[1.0, 0], [0, 0], [50, 90]], np.float32)
+    mask = np.ones((3, 2), bool)
+    ids = np.array([0, 0, -1], np.int32)
+    for name in ('reinforce_pp', 'reinforce_pp_baseline'):
+      f = advantages.TOKEN_ESTIMATORS[name]
+      out = np.asarray(f(rewards, None, ids, mask))
+      alone = f(rewards[:2], None, ids[:2], mask[:2])
+      np.testing.assert_allclose(out[:2], alone, rtol=1e-6, err_msg=name)
+      assert not np.any(out[2]), name
+
+  def test_bounds_change_nothing_and_an_id_beyond_is_loud(self):
+    groups = ('rloo', 'grpo', 'opo', 'maxrl', 'pass_at_k', 'ecpo')
+    states = ('gigpo', 'hgpo', 'graphgpo')
+
+    def everything(t, num_groups, num_anchors):
+      both = dict(num_groups=num_groups, num_anchors=num_anchors)
+      return {
+        name: f(t, **(both if name in states else {'num_groups': num_groups}))
+        for name, f in advantages.ESTIMATORS.items()
+        if name in groups + states
+      }
+
+    program = jax.jit(everything, static_argnums=(1, 2))
+    for seed in range(200):
+      t = TurnBatch(**oracles.random_turns(seed))
+      t = t.replace(history_ids=t.history_ids[..., :1])
+      tight, loose = program(t, None, None), program(t, 64, 1000)
+      for name in tight:
+        np.testing.assert_array_equal(loose[name], tight[name], err_msg=name)
+      last = (t.group_ids == oracles.B - 1)[:, None] & t.turn_mask
+      for name, out in program(t, oracles.B - 1, None).items():
+        np.testing.assert_array_equal(np.isnan(out), last, err_msg=name)

@@ -1,4 +1,4 @@
-"""Locks GraphGPO's distances and ECPO's evidence."""
+"""Locks GraphGPO: distances to the goal, and credit by them."""
 
 import advantage_oracles as oracles
 import chex
@@ -57,30 +57,14 @@ class GraphTest(chex.TestCase):
     half = (q[0] - q[1]) / 2
     np.testing.assert_allclose(out, [[0, half], [0, -half]], rtol=1e-5)
 
-
-class CalibratedTest(chex.TestCase):
-  def test_action_advantages_by_hand(self):
-    # One state. Action 0: returns 1, 0; action 1: 0. Mean 1/3; action means
-    # 1/2 and 0. Between: 2*(1/6)^2 + (1/3)^2 = 1/6; within: 1/2: gate 1/4.
-    # kappa 1: shrink 2/3 and 1/2. 1/4*2/3*1/6 = 1/36; -1/4*1/2*1/3 = -1/24.
-    out = advantages.action_advantages(
-      jnp.array([[1.0], [0.0], [0.0]]),
-      jnp.zeros(3, jnp.int32),
-      jnp.zeros((3, 1), jnp.int32),
-      jnp.array([[0], [0], [1]]),
-      jnp.ones((3, 1), bool),
-      scale='none',
-    )
-    np.testing.assert_allclose(out[:, 0], [1 / 36, 1 / 36, -1 / 24], rtol=1e-5)
-
-  def test_oracle_over_random_cases(self):
-    f = jax.jit(
-      lambda t: advantages.ESTIMATORS['ecpo'](
-        TurnBatch(**t), gamma=0.9, shrinkage=0.5
+  def test_graphgpo_oracle_over_random_cases(self):
+    for weight, scale in [(1.0, 'std'), (0.5, 'none')]:
+      f = jax.jit(
+        lambda t, weight=weight, scale=scale: advantages.ESTIMATORS['graphgpo'](
+          TurnBatch(**t), gamma=0.5, anchor_weight=weight, scale=scale
+        )
       )
-    )
-    for seed in range(200):
-      t = oracles.random_turns(seed)
-      q = oracles.turn_returns(t, 0.9).ravel()
-      want = oracles.actions(t, q, 0.5, 'std') + oracles.episode_part(t, 'std')
-      np.testing.assert_allclose(f(t), want, err_msg=f'{seed=}', **CLOSE)
+      for seed in range(200):
+        t = oracles.random_turns(seed)
+        want = oracles.graphgpo(t, 0.5, 10.0, weight, scale)
+        np.testing.assert_allclose(f(t), want, err_msg=f'{seed=}', **CLOSE)

@@ -7,6 +7,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from agentrl_jax import advantages
 from agentrl_jax.batch import TurnBatch
@@ -55,6 +56,32 @@ class HistoryTest(chex.TestCase):
         t = oracles.random_turns(seed)
         want = oracles.hgpo(t, weights, base, 0.9, scale)
         np.testing.assert_allclose(f(t), want, err_msg=f'{seed=}', **CLOSE)
+
+  def test_averaged_base_and_skipped_zeros_over_random_cases(self):
+    # Multiples of 1/8, so that what is exactly 0 here is so in float64.
+    weights = np.array([2.0, 3.0, 4.0], np.float32)
+    for averaged, skip in [(True, False), (True, True), (False, True)]:
+      f = jax.jit(
+        functools.partial(
+          _hgpo,
+          level_weights=weights,
+          base_weight=1.5,
+          base_place='averaged' if averaged else 'added',
+          skip_zeros=skip,
+          scale='none',
+          gamma=0.5,
+        )
+      )
+      for seed in range(200):
+        t = oracles.random_turns(seed)
+        t['turn_rewards'] = np.round(4 * t['turn_rewards']) / np.float32(4)
+        want = oracles.hgpo(t, weights, 1.5, 0.5, 'none', averaged, skip)
+        np.testing.assert_allclose(f(t), want, err_msg=f'{seed=}', **CLOSE)
+
+  def test_unknown_place_is_named(self):
+    t = oracles.random_turns(0)
+    with pytest.raises(ValueError, match="base_place='top'; allowed: added"):
+      _hgpo(t, base_place='top')
 
   def test_skip_zeros_by_hand(self):
     # Q = 2, 0, 1 at level 0: 1, -1, 0. Level 1 holds the last two: -.5, +.5.

@@ -77,6 +77,28 @@ class ReturnsTest(chex.TestCase):
       want = np.where(mask, want + np.where(mask, values, 0), 0)
       np.testing.assert_allclose(returns, want, rtol=1e-5, atol=1e-5)
 
+  def test_an_unknown_value_silences_the_two_turns_that_read_it(self):
+    # V = 1, 1, ?, 1, no reward: 0, and 0 for the turns beside the unknown one;
+    # the last turn leaves a value of 1 behind: -1. With V = 3 first: 1 - 3.
+    nan = np.nan
+    values = jnp.array([[3.0, 1.0, nan, 1.0]])[..., None]
+    out = advantages.vineppo(
+      jnp.zeros((1, 4)), values, jnp.ones((1, 4), bool)
+    )
+    np.testing.assert_array_equal(out, [[-2, 0, 0, -1]])
+
+  def test_vineppo_oracle_over_random_cases(self):
+    f = jax.jit(lambda r, c, m: advantages.vineppo(r, c, m, gamma=0.9))
+    for seed in range(200):
+      t = oracles.random_turns(seed)
+      rewards, mask = t['turn_rewards'], t['turn_mask']
+      rng = np.random.default_rng(seed)
+      continuations = rng.normal(size=(*mask.shape, 3)).astype(np.float32)
+      continuations[rng.random(continuations.shape) < 0.4] = np.nan
+      want = oracles.vineppo(rewards, continuations, mask, 0.9)
+      got = f(rewards, continuations, mask)
+      np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
   @parameterized.parameters(0, 1, 2)
   def test_gae_reduces_to_returns_minus_values(self, seed):
     t = oracles.random_turns(seed)
