@@ -8,9 +8,9 @@ settle it: a sign test over 5 pairs never falls below p = 0.06.
 
 Command: tools/run experiments/sweep.py --config=configs/ablations/estimator.py
 Hardware: two cores, two one-core trials at a time.
-Reached: REINFORCE <!-- number: estimator.reinforce_success .1% -->not yet run<!-- /number -->,
-GRPO <!-- number: estimator.grpo_success .1% -->not yet run<!-- /number -->,
-GiGPO <!-- number: estimator.gigpo_success .1% -->not yet run<!-- /number -->.
+Reached: REINFORCE <!-- number: estimator.reinforce_success .1% -->27.5%<!-- /number -->,
+GRPO <!-- number: estimator.grpo_success .1% -->20.5%<!-- /number -->,
+GiGPO <!-- number: estimator.gigpo_success .1% -->30.3%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config
