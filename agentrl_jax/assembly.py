@@ -27,6 +27,7 @@ from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rewards import REWARDS
 from agentrl_jax.rollout import loop
+from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import templates, tools
@@ -192,6 +193,12 @@ def engine(
   )
 
 
+def breaker(config: ml_collections.ConfigDict) -> Breaker:
+  """Returns what says how many failures stop the run."""
+  c = config.rollout
+  return Breaker(share=c.failure_limit, count=c.failure_count)
+
+
 def collector(
   config: ml_collections.ConfigDict, engine: Engine, lang: Language, should_stop
 ) -> loop.Collector:
@@ -206,6 +213,8 @@ def collector(
     limits(config),
     workers=config.env.workers,
     deadline_s=config.env.deadline_s,
+    episode_deadline_s=config.rollout.episode_deadline_s,
+    breaker=breaker(config),
     should_stop=should_stop,
   )
 

@@ -54,6 +54,8 @@ def _rollout_fields():
     top_k=0,  # 0 = all
     malformed_limit=4,  # malformed turns in a row that end the episode
     failure_limit=0.5,  # share of infrastructure failures that stops the run
+    failure_count=0,  # failures of a collection that stop it; 0 = by share
+    episode_deadline_s=0.0,  # of an episode, seconds on the clock; 0 = none
   )
 
 

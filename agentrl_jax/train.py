@@ -44,10 +44,6 @@ class Diverged(FloatingPointError):
   """Too many updates in a row were not finite."""
 
 
-class TooManyFailures(RuntimeError):
-  """Environments or rewards failed for too large a share of an iteration."""
-
-
 @dataclasses.dataclass
 class Parts:
   """What a run is made of."""
@@ -108,7 +104,7 @@ class Trainer:
 
     Raises:
       loop.Interrupted: the process was asked to end; a checkpoint was saved.
-      Diverged, TooManyFailures: see there.
+      Diverged, breaker.TooManyFailures: see there.
     """
     total = self.config.train.iterations
     done = self._resume()
@@ -388,14 +384,7 @@ class Trainer:
 
   def _check_failures(self, trajectories):
     failed = [t for t in trajectories if not t.stop_reason.trainable]
-    limit = self.config.rollout.failure_limit
-    if len(failed) > limit * len(trajectories):
-      first = failed[0]
-      raise TooManyFailures(
-        f'{len(failed)} of {len(trajectories)} episodes failed, above '
-        f'config.rollout.failure_limit={limit}; the first: '
-        f'{first.stop_reason.value}: {first.info.get("error", "")}'
-      )
+    assembly.breaker(self.config).check(failed, len(trajectories))
 
 
 def first_look(parts: Parts, params: Any) -> None:

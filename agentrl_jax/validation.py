@@ -61,6 +61,8 @@ _AT_LEAST = {
   'rollout.max_context': 64,
   'rollout.top_k': 0,
   'rollout.malformed_limit': 1,
+  'rollout.failure_count': 0,
+  'rollout.episode_deadline_s': 0,
   'sampler.slots': 1,
   'sampler.lanes': 1,
   'sampler.decode_chunk': 1,

@@ -38,7 +38,7 @@ def main(argv: list[str] | None = None) -> int:
   runtime.tune_allocator()
   display.quiet_logs()
   from agentrl_jax import evaluate
-  from agentrl_jax.rollout import loop
+  from agentrl_jax.rollout import breaker, loop
 
   request = evaluate.Request(
     split=flags.split,
@@ -53,6 +53,9 @@ def main(argv: list[str] | None = None) -> int:
     except ValueError as e:
       print(e, file=sys.stderr)
       return 2
+    except breaker.TooManyFailures as e:
+      print(e, file=sys.stderr)
+      return 1
     except loop.Interrupted:
       return stop.exit_code
   plain = {

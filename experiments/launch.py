@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
       # Imported late: jax takes seconds, the first line should not.
       display.stage('loading jax')
       from agentrl_jax import checkpoint, train
-      from agentrl_jax.rollout import loop
+      from agentrl_jax.rollout import breaker, loop
 
       check(config)
       with runtime.locked(workdir):
@@ -85,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
     except loop.Interrupted:
       display.warn('stopped; the same command goes on from here')
       return stop.exit_code
-    except (FloatingPointError, train.TooManyFailures) as e:
+    except (FloatingPointError, breaker.TooManyFailures) as e:
       display.warn(str(e))
       return 1
   return 0

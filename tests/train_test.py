@@ -12,7 +12,7 @@ import pytest
 from agentrl_jax import assembly, display, metrics, runtime, train, types
 from agentrl_jax import config as config_lib
 from agentrl_jax.models import params as params_lib
-from agentrl_jax.rollout import loop
+from agentrl_jax.rollout import breaker, loop
 from agentrl_jax.sampler.engine import Counters
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -213,7 +213,7 @@ def test_too_many_failures_stop_the_run_and_say_why(tmp_path):
     return StopReason.ENV_ERROR if fails else StopReason.DONE
 
   one, _ = trainer(tmp_path, reason=reason)
-  with pytest.raises(train.TooManyFailures, match='12 of 16 episodes failed'):
+  with pytest.raises(breaker.TooManyFailures, match='12 of 16 episodes failed'):
     one.run()
 
 

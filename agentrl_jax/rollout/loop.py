@@ -8,12 +8,15 @@ its task and its keys, never on who arrived first.
 import dataclasses
 import itertools
 import logging
+import math
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from agentrl_jax import rng, types
 from agentrl_jax.envs import pool as pool_lib
 from agentrl_jax.rollout import episode as episode_lib
+from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Episode, Language, Limits
 
 
@@ -56,6 +59,9 @@ class Collector:
     limits: budgets of an episode.
     workers: environment threads, 0 = in the loop.
     deadline_s: of one call of an environment.
+    episode_deadline_s: of an episode from its opening on, 0 = none. Looked at
+      between turns and while an environment works.
+    breaker: says how many failures are too many.
     should_stop: asked between pieces of work; True raises `Interrupted`.
   """
 
@@ -68,6 +74,8 @@ class Collector:
     *,
     workers: int = 0,
     deadline_s: float = 60.0,
+    episode_deadline_s: float = 0.0,
+    breaker: Breaker = Breaker(),  # noqa: B008 (frozen)
     should_stop: Callable[[], bool] = lambda: False,
   ):
     self.engine = engine
@@ -75,6 +83,8 @@ class Collector:
     self._language = language
     self._limits = limits
     self._pool = pool_lib.Pool(workers, deadline_s)
+    self._episode_deadline_s = episode_deadline_s or math.inf
+    self._breaker = breaker
     self._should_stop = should_stop
     self._tickets = itertools.count()
 
@@ -100,6 +110,7 @@ class Collector:
 
     Raises:
       Interrupted: `should_stop` said so; slots and environments are freed.
+      TooManyFailures: the breaker said so; freed likewise.
     """
     run = _Run(self, entries, draws, on_finish)
     try:
@@ -123,6 +134,8 @@ class _Run:
     self._tickets = collector._tickets
     self._make_env = collector._make_env
     self._limits = collector._limits
+    self._deadline_s = collector._episode_deadline_s
+    self._breaker = collector._breaker
     self._draws = draws
     self._on_finish = on_finish
     self._episodes = [
@@ -134,7 +147,9 @@ class _Run:
     self._player = {}  # slot -> episode index
     self._waiting = list(range(len(entries)))[::-1]
     self._pending = {}  # ticket -> (episode index, action)
+    self._began = [0.0] * len(entries)
     self._done = [None] * len(entries)
+    self._failed = []
     self._num_done = 0
 
   @property
@@ -152,6 +167,7 @@ class _Run:
         break
       i = self._waiting.pop()
       self._slots[i], self._player[slot] = slot, i
+      self._began[i] = time.monotonic()
       self._submit(i, None, self._opening(i))
     self._take(block=not self._engine.busy)
     for completion in self._engine.pump(expecting=bool(self._pending)):
@@ -187,9 +203,25 @@ class _Run:
     return work
 
   def _submit(self, i, action, work):
+    left = self._left(i)
+    if left <= 0:
+      self._overdue(i)
+      self._finish(i)
+      return
     ticket = next(self._tickets)
     self._pending[ticket] = (i, action)
-    self._pool.submit(ticket, work)
+    self._pool.submit(ticket, work, within_s=left)
+
+  def _left(self, i):
+    """Seconds that an episode still has."""
+    return self._began[i] + self._deadline_s - time.monotonic()
+
+  def _overdue(self, i):
+    self._episodes[i].fail(
+      types.StopReason.ENV_TIMEOUT,
+      f'not over within {self._deadline_s:g} s '
+      '(config.rollout.episode_deadline_s)',
+    )
 
   def _take(self, block):
     if not self._pending:
@@ -203,6 +235,8 @@ class _Run:
         episode.fail(result.stop_reason, result.message)
         if result.stop_reason is types.StopReason.ENV_TIMEOUT:
           self._envs[i] = None  # a thread may still be inside: not closed
+          if self._left(i) <= 0:
+            self._overdue(i)
         new = ()
       elif action is None:
         self._envs[i], first = result
@@ -242,6 +276,9 @@ class _Run:
       _close(self._envs[i])
     if self._on_finish is not None:
       self._on_finish(self._done[i])
+    if not self._done[i].stop_reason.trainable:
+      self._failed.append(self._done[i])
+      self._breaker.check(self._failed, len(self._episodes))
 
 
 def _close(env):

@@ -13,7 +13,7 @@ import rollout_fakes as made
 from agentrl_jax import sharding, types
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
-from agentrl_jax.rollout import loop
+from agentrl_jax.rollout import breaker, loop
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import templates
 
@@ -161,6 +161,57 @@ def test_a_fault_inline_is_recorded_too():
   reasons = {t.task.index: t.stop_reason for t in played}
   assert reasons.pop(1) is StopReason.ENV_ERROR
   assert set(reasons.values()) == {StopReason.DONE}
+
+
+def test_an_episode_that_outlives_its_deadline_is_a_timeout():
+  def delay(task, *_):
+    time.sleep(0.3 if task.index == 2 else 0.0)  # a call is allowed that
+
+  played = play(
+    make_env=functools.partial(made.EchoEnv, delay),
+    workers=5,
+    deadline_s=9.0,
+    # The first call of task 2 fits, its second does not.
+    episode_deadline_s=0.5,
+  )
+  for mine, other in zip(played, reference()):
+    if mine.task.index == 2:
+      assert mine.stop_reason is StopReason.ENV_TIMEOUT
+      assert mine.info['error'].startswith('not over within 0.5 s')
+    else:
+      assert mine == other
+
+
+def test_time_that_the_sampler_took_counts_for_the_episode():
+  def draw(words, context):
+    time.sleep(0.02)
+    return made.draw_text(words, context)
+
+  made.EchoEnv.open = 0
+  engine = made.FakeEngine(draw)
+  played = play(engine=engine, episode_deadline_s=0.01)
+  assert {t.stop_reason for t in played} == {StopReason.ENV_TIMEOUT}
+  assert made.EchoEnv.open == 0 and engine.num_free == engine.num_slots
+
+
+def test_too_many_failures_stop_it_while_it_plays():
+  calls, engine = [], made.FakeEngine(made.draw_text)
+
+  def make_env():
+    calls.append(0)
+    raise OSError('no disk')
+
+  player = collector(engine, make_env, breaker=breaker.Breaker(0.25))
+  with pytest.raises(breaker.TooManyFailures, match='4 of 12 .* no disk'):
+    player.collect(entries(), DRAWS)
+  assert len(calls) < 12 and engine.num_free == engine.num_slots
+  player.close()
+
+
+def test_as_many_failures_as_allowed_do_not():
+  make_env = functools.partial(made.EchoEnv, fault={(1, 0): raises})
+  played = play(make_env=make_env, breaker=breaker.Breaker(0.25))
+  assert [t.stop_reason for t in played].count(StopReason.ENV_ERROR) == 3
 
 
 def test_an_environment_that_cannot_be_made_is_a_failure():
