@@ -1,5 +1,6 @@
 """The five verbs on made-up trajectories: what is learnt, skipped, refused."""
 
+import dataclasses
 import importlib.util
 import math
 import pathlib
@@ -331,6 +332,27 @@ def test_anchors_are_those_that_the_config_names(anchors, tmp_path):
   np.testing.assert_array_equal(turns[0].anchor_ids, turns[1].anchor_ids)
   has = (turns[0].anchor_ids >= 0).any()
   assert has == (anchors == 'turn_index')  # the made-up ones have no key
+
+
+@pytest.mark.parametrize('threshold, states', [('0.9', 1), ('0.95', 2)])
+def test_similar_states_are_one_where_the_config_says_so(
+  threshold, states, tmp_path
+):
+  # 'page 1 of 9' and 'page 2 of 9' share 10 of 11 characters: 0.909.
+  sets = {'advantage.anchors': 'similarity', 'advantage.similarity': threshold}
+  one, _ = trainer(tmp_path, **sets)
+
+  def keyed(t):
+    key = f'page {1 + t.sample % 2} of 9'
+    turns = (dataclasses.replace(turn, state_key=key) for turn in t.turns)
+    return dataclasses.replace(t, turns=tuple(turns))
+
+  groups = [
+    types.Group(g.task, tuple(map(keyed, g.trajectories)))
+    for g in one.score(one.collect(0))
+  ]
+  ids = one.turns(groups, 0).anchor_ids
+  assert len(np.unique(ids[ids >= 0])) == states * len(groups)
 
 
 def test_a_kl_compares_with_the_weights_at_the_start(tmp_path):
