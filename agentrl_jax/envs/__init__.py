@@ -7,11 +7,20 @@ test.
 from typing import Any
 
 from agentrl_jax import tables
-from agentrl_jax.envs import arithmetic, base, flight, panels
+from agentrl_jax.envs import (
+  arithmetic,
+  base,
+  flight,
+  frozen_lake,
+  panels,
+  sokoban,
+)
 
 ENVS = {
   'flight': flight.FlightEnv,
   'arithmetic': arithmetic.ArithmeticEnv,
+  'frozen_lake': frozen_lake.FrozenLakeEnv,
+  'sokoban': sokoban.SokobanEnv,
 }
 
 

@@ -67,6 +67,14 @@ class ArithmeticEnv(base.ToolEnv):
   task_defaults = TASK_DEFAULTS
   generate = staticmethod(generate)
   disjoint_splits = True  # there are few questions
+  card = base.Card(
+    observation='one question',
+    action='the answer, as text',
+    reward='1 if its last number is right',
+    termination='after one turn',
+    oracle='computes it',
+    state_key='nothing was seen but the question',
+  )
 
   @classmethod
   def oracle(cls, task: types.Task):

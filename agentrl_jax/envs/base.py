@@ -5,6 +5,7 @@ close it. Nothing that an agent can write makes `step` raise; only acting after
 the end does, because that is a fault of the loop.
 """
 
+import dataclasses
 import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -42,6 +43,19 @@ class Env(Protocol):
   def close(self) -> None:
     """Frees everything; may be called twice."""
     ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Card:
+  """What an environment says of itself, for docs/environments.md."""
+
+  observation: str
+  action: str
+  reward: str
+  termination: str
+  oracle: str
+  state_key: str
+  licence: str = 'ours, Apache-2.0'
 
 
 def function(
@@ -147,6 +161,8 @@ class ToolEnv:
   system = ''
   max_observation_chars = 3000
   revealing: Sequence[str] = ()
+  markov_keys = False
+  card: Card | None = None
   task_defaults: Mapping[str, Any] = {}
 
   def __init__(self):
@@ -172,7 +188,7 @@ class ToolEnv:
       replies.append('error: ' + clip(action.error, 200))
       info.update(valid=False, ok=False, error='malformed')
     elif not action.calls:
-      self._done = True
+      replies += self._hear(action.text)
     calls = () if action.error else action.calls
     for call in calls[:MAX_CALLS]:
       reply, error = self._answer(call)
@@ -188,7 +204,8 @@ class ToolEnv:
     if self._done:
       reward, stop = float(self._judge(action.text)), types.StopReason.DONE
       info['success'] = reward > 0
-    messages = tuple(types.Message('tool', reply) for reply in replies)
+    role = 'tool' if action.calls or action.error else 'user'
+    messages = tuple(types.Message(role, reply) for reply in replies)
     return types.StepResult(
       types.Observation(messages), reward, self._done, stop, info
     )
@@ -202,9 +219,21 @@ class ToolEnv:
     self._done = True
 
   @classmethod
+  def oracle_value(cls, task: types.Task) -> float:
+    """Expected reward of the oracle: 1 but where chance decides."""
+    del task
+    return 1.0
+
+  @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
     """A task that differs in hidden state only, None if nothing is hidden."""
     del task
+
+  def _hear(self, text: str) -> Sequence[str]:
+    """Takes a turn without calls: the final answer, unless a user replies."""
+    del text
+    self._done = True
+    return ()
 
   def _answer(self, call: types.ToolCall) -> tuple[str, str]:
     """Executes one call; returns the reply and the kind of error, if any."""

@@ -86,6 +86,14 @@ class FlightEnv(base.ToolEnv):
   task_defaults = flight_world.TASK_DEFAULTS
   demonstration_defaults = flight_world.DEMONSTRATION_DEFAULTS
   generate = staticmethod(flight_world.generate)
+  card = base.Card(
+    observation='rows of flights: id, departure, price',
+    action='search, page, filter, pick_first, check_seat, order',
+    reward='1 if each leg has the cheapest early ticket',
+    termination='last leg ordered, final answer',
+    oracle='flight_agent without mistakes',
+    state_key='leg, orders, view, last reply',
+  )
 
   def __init__(
     self,

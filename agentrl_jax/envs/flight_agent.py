@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, flight
-from agentrl_jax.text import tools
+from agentrl_jax.envs import base, flight, scripted
+from agentrl_jax.envs.scripted import broken, call
 
 _ROW = re.compile(
   r'^([A-Z]{2}\d{4}) (\d\d:\d\d) (\d+)(?: (\w+) > (\w+))?$', re.M
@@ -45,19 +45,6 @@ class Rates:
 
 
 ORACLE = Rates(**dict.fromkeys(Rates.__dataclass_fields__, 0.0))
-
-
-def call(name: str, **arguments: Any) -> types.Action:
-  """Writes one call as the policy has to."""
-  made = types.ToolCall(name, arguments)
-  return types.Action(tools.render_call(made), (made,))
-
-
-def broken(action: types.Action) -> types.Action:
-  """The same call with its last brace missing, as the parser sees it."""
-  text = action.text.replace('}</tool_call>', '</tool_call>')
-  parsed = tools.parse(text)
-  return types.Action(text, parsed.calls, parsed.error)
 
 
 class Agent:
@@ -207,21 +194,7 @@ def play(
     All messages, system prompt first, and the reward.
   """
   env = flight.FlightEnv(**options)
-  try:
-    new = env.reset(task).messages
-    messages = [types.Message('system', env.system), *new]
-    reward = 0.0
-    for _ in range(max_turns):
-      action = agent.act(new)
-      messages.append(types.Message('assistant', action.text, action.calls))
-      result = env.step(action)
-      new, reward = result.observation.messages, result.reward
-      messages += new
-      if result.done:
-        break
-  finally:
-    env.close()
-  return messages, reward
+  return scripted.play(env, task, agent, max_turns=max_turns)
 
 
 class NoSeatCheck(Agent):

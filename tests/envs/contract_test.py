@@ -1,5 +1,7 @@
 """Every environment keeps the contract, and each clause has teeth."""
 
+import socket
+import subprocess
 import threading
 import time
 
@@ -132,6 +134,52 @@ class Threading(Honest):
     return super()._start(task, sample)
 
 
+class Filing(Honest):
+  kept = []
+
+  def _start(self, task, sample):
+    self.kept.append(open(__file__))  # noqa: SIM115 (the fault)
+    return super()._start(task, sample)
+
+
+class Connecting(Honest):
+  kept = []
+
+  def _start(self, task, sample):
+    self.kept.append(socket.socket())
+    return super()._start(task, sample)
+
+
+class Spawning(Honest):
+  kept = []
+
+  def _start(self, task, sample):
+    quiet = {'stdout': subprocess.DEVNULL, 'stderr': subprocess.DEVNULL}
+    self.kept.append(subprocess.Popen(['sleep', '1'], **quiet))
+    return super()._start(task, sample)
+
+
+class LongWinded(Honest):
+  def _start(self, task, sample):
+    super()._start(task, sample)
+    return 'guess ' * 1000
+
+
+class Counting(Honest):
+  """Its replies hang on how many turns there were; its key hides that."""
+
+  markov_keys = True
+  tools = (base.function('guess', 'Guesses.'),)
+
+  def _start(self, task, sample):
+    self._turn = 0
+    return super()._start(task, sample)
+
+  def call_guess(self, arguments):
+    self._turn += 1
+    return 'wrong' if self._turn < 5 else 'wrong again'
+
+
 class Reviving(Honest):
   def close(self):
     pass
@@ -161,6 +209,11 @@ class Unpaid(Honest):
     (SharedSnapshot, 'restore continues identically'),
     (Immortal, 'close leaves nothing that holds the environment'),
     (Threading, 'close leaves no threads'),
+    (Filing, 'close leaves no files or sockets'),
+    (Connecting, 'close leaves no files or sockets'),
+    (Spawning, 'close leaves no processes'),
+    (LongWinded, 'observations are <= 3000 characters'),
+    (Counting, 'equal Markov keys have equal futures'),
     (Reviving, 'step after close raises'),
     (Unpaid, 'the oracle earns 1'),
   ],
