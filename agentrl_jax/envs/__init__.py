@@ -14,6 +14,7 @@ from agentrl_jax.envs import (
   frozen_lake,
   panels,
   sokoban,
+  sql,
 )
 
 ENVS = {
@@ -21,6 +22,7 @@ ENVS = {
   'arithmetic': arithmetic.ArithmeticEnv,
   'frozen_lake': frozen_lake.FrozenLakeEnv,
   'sokoban': sokoban.SokobanEnv,
+  'sql': sql.SqlEnv,
 }
 
 
