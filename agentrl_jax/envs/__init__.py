@@ -13,6 +13,7 @@ from agentrl_jax.envs import (
   flight,
   frozen_lake,
   panels,
+  search,
   sokoban,
   sql,
 )
@@ -23,6 +24,7 @@ ENVS = {
   'frozen_lake': frozen_lake.FrozenLakeEnv,
   'sokoban': sokoban.SokobanEnv,
   'sql': sql.SqlEnv,
+  'search': search.SearchEnv,
 }
 
 

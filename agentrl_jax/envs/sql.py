@@ -156,6 +156,7 @@ class SqlEnv(scripted.ScriptedEnv):
   revealing = ('query', 'answer')
   task_defaults = sql_data.TASK_DEFAULTS
   generate = staticmethod(sql_data.generate)
+  disjoint_splits = True  # some questions recur
   held = ('_database',)
   rates = {
     'wrong_query': 0.5,  # looks right, asks something else
