@@ -30,6 +30,7 @@ from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
+from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import templates, tools
 from agentrl_jax.text import tokenizer as tokenizer_lib
 
@@ -42,6 +43,7 @@ TABLES = {
   'advantage.estimator': advantages.ESTIMATORS,
   'loss.name': losses.LOSSES,
   'text.style': templates.STYLES,
+  'rollout.memory': memory_lib.MEMORIES,
 }
 
 
@@ -151,7 +153,15 @@ def language(config: ml_collections.ConfigDict) -> Language:
     tokenizer = tokenizer_lib.train(
       texts, vocab_size=config.text.vocab_size, style=config.text.style
     )
-  return Language(tokenizer, config.text.style)
+  return Language(tokenizer, config.text.style, memory(config))
+
+
+def memory(config: ml_collections.ConfigDict) -> memory_lib.Memory:
+  """Returns what of the past a turn sees, in rollouts and demonstrations."""
+  c = config.rollout
+  return memory_lib.Memory(
+    name=c.memory, window=c.window, thinking=c.thinking, drift=c.drift
+  )
 
 
 def limits(config: ml_collections.ConfigDict) -> Limits:

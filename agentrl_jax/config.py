@@ -53,6 +53,10 @@ def _rollout_fields():
     top_p=1.0,  # (0, 1]
     top_k=0,  # 0 = all
     malformed_limit=4,  # malformed turns in a row that end the episode
+    memory='append',  # append | window, or 'package.module:name' of a function
+    window=2,  # last turns that memory='window' shows, >= 1
+    thinking='keep',  # keep | strip: <think> traces of earlier turns
+    drift='split',  # split | mask | raise: a prompt that rewrites history
     failure_limit=0.5,  # share of infrastructure failures that stops the run
     failure_count=0,  # failures of a collection that stop it; 0 = by share
     episode_deadline_s=0.0,  # of an episode, seconds on the clock; 0 = none

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from agentrl_jax import packing
-from agentrl_jax.text import chat, templates
+from agentrl_jax.text import chat
+from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text.tokenizer import Tokenizer
 
 Rows = dict[str, np.ndarray]
@@ -25,8 +26,9 @@ def sft_rows(
   row_length: int,
   tools: Sequence[Mapping[str, Any]] = (),
   observation_weight: float = 0.1,
+  memory: memory_lib.Memory | None = None,
 ) -> Rows:
-  """Tokenises conversations and packs them; none is cut.
+  """Tokenises conversations and packs them; no context is cut.
 
   Args:
     records: each with `messages`, {role, content} mappings or records.
@@ -35,31 +37,38 @@ def sft_rows(
     row_length: T, tokens of a row.
     tools: JSON schemas, shown if the style shows them.
     observation_weight: loss weight of tokens that the agent did not write.
+    memory: what of the past a turn sees; None = all, in one context. Others
+      make the contexts that a rollout makes: each turn once as what is
+      written, elsewhere as history.
 
   Returns:
     Arrays [R, T], aligned with the token itself as in `TokenBatch`: `tokens`
     int32, 0 where padded; `positions` int32 within the segment; `segment_ids`
     int32, 1.. within the row, 0 where padded; `mask` bool, True on what the
-    assistant wrote; `weights` float32, not normalised: 1 where `mask`,
+    assistant wrote there; `weights` float32, not normalised: 1 where `mask`,
     `observation_weight` on the rest, 0 on padding and on the first token of a
     segment, which nothing predicts.
 
   Raises:
-    ValueError: no records; a conversation longer than a row.
+    ValueError: no records; a context longer than a row.
   """
-  conversations = [
-    templates.render(tokenizer, style, record['messages'], tools)
-    for record in records
-  ]
-  if not conversations:
+  memory = memory or memory_lib.Memory()
+  owners, contexts = [], []
+  for i, record in enumerate(records):
+    parts = memory_lib.contexts(
+      tokenizer, style, record['messages'], memory, tools
+    )
+    owners += [i] * len(parts)
+    contexts += parts
+  if not contexts:
     raise ValueError('no demonstrations: config.sft.demonstrations must be > 0')
-  lengths = [len(tokens.ids) for tokens in conversations]
+  lengths = [len(tokens.ids) for tokens in contexts]
   longest = int(np.argmax(lengths))
   if lengths[longest] > row_length:
     raise ValueError(
-      f'demonstration {longest} has {lengths[longest]} tokens and is never '
-      f'cut: raise row_length={row_length} (config.train.row_length, which '
-      'follows config.rollout.max_context)'
+      f'demonstration {owners[longest]} has {lengths[longest]} tokens and is '
+      f'never cut: raise row_length={row_length} (config.train.row_length, '
+      'which follows config.rollout.max_context)'
     )
   members = packing.pack(lengths, row_length)
   shape = (len(members), row_length)
@@ -74,8 +83,8 @@ def sft_rows(
     start = 0
     for segment, index in enumerate(indices, start=1):
       end = start + lengths[index]
-      mask = np.array(conversations[index].sampled_mask, bool)
-      rows['tokens'][r, start:end] = conversations[index].ids
+      mask = np.array(contexts[index].sampled_mask, bool)
+      rows['tokens'][r, start:end] = contexts[index].ids
       rows['positions'][r, start:end] = np.arange(lengths[index])
       rows['segment_ids'][r, start:end] = segment
       rows['mask'][r, start:end] = mask

@@ -203,6 +203,8 @@ def trajectory_lines(
       lines.append(_said(message.role, message.content, limit))
   good = trajectory.outcome > 0
   end = f'-- {trajectory.stop_reason.value} after {len(trajectory.turns)} turns'
+  if len(trajectory.contexts) > 1:
+    end += f' in {len(trajectory.contexts)} contexts'
   end += f', return {trajectory.outcome:g} '
   lines.append(
     rich.text.Text(end.ljust(72, '-'), style='bold green' if good else 'bold')

@@ -5,6 +5,7 @@ tokenizer and SFT settings (and seed) are the same starts from the same
 weights. A killed run continues from its last checkpoint.
 """
 
+import dataclasses
 import hashlib
 import pathlib
 import shutil
@@ -65,6 +66,7 @@ def identity(
       demonstrations=demonstrations,
       tokenizer=tokenizer.files(),
       style=c.text.style,
+      memory=dataclasses.asdict(assembly.memory(c)),
       model=c.model.to_dict(),
       sft=c.sft.to_dict(),
       row_length=c.train.row_length,
@@ -128,6 +130,7 @@ def _train(
     language.style,
     row_length=config.train.row_length,
     observation_weight=c.observation_weight,
+    memory=language.memory,
   )
   batches = data.sft_batches(rows, num_rows=c.rows, seed=config.seed)
   learner = step.Learner(

@@ -119,7 +119,8 @@ class Turn:
   """One model message and the reply to it.
 
   `start:end` is the completion inside `contexts[context]`: sampled tokens only,
-  end token included when it was sampled.
+  end token included when it was sampled. It is shorter, or empty, where
+  `rollout.drift='mask'` rewrote what was sampled.
   """
 
   context: int

@@ -15,6 +15,8 @@ _CHOICES = {
   'train.constant_groups': ('keep', 'drop'),
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
   'loss.sequence': ('turn', 'trajectory'),
+  'rollout.thinking': ('keep', 'strip'),
+  'rollout.drift': ('split', 'mask', 'raise'),
   'loss.weighting': (
     'token',
     'sequence_token_mean',
@@ -61,6 +63,7 @@ _AT_LEAST = {
   'rollout.max_context': 64,
   'rollout.top_k': 0,
   'rollout.malformed_limit': 1,
+  'rollout.window': 1,
   'rollout.failure_count': 0,
   'rollout.episode_deadline_s': 0,
   'sampler.slots': 1,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import strategies as st
 
 from agentrl_jax import data, packing
-from agentrl_jax.text import templates, tokenizer
+from agentrl_jax.text import memory, templates, tokenizer
 
 
 def record(i, turns=2):
@@ -92,6 +92,21 @@ def test_packing_changes_no_conversation(tok, rows):
   assert not rows['weights'][firsts].any()
 
 
+def test_a_window_gives_the_contexts_of_a_rollout(tok, rows):
+  window = memory.Memory('window', 1)
+  cut = data.sft_rows(RECORDS, tok, 'tiny', row_length=64, memory=window)
+  expected = [
+    (list(part.ids), list(part.sampled_mask))
+    for record in RECORDS
+    for part in memory.contexts(tok, 'tiny', record['messages'], window)
+  ]
+  found = zip(segments(cut, 'tokens'), segments(cut, 'mask'))
+  assert sorted(found) == sorted(expected)
+  # Every turn is learnt once, however it is shown.
+  assert cut['mask'].sum() == rows['mask'].sum()
+  assert len(expected) == sum(1 + i % 3 for i in range(len(RECORDS)))
+
+
 def test_rows_are_deterministic(tok, rows):
   again = data.sft_rows(iter(RECORDS), tok, 'tiny', row_length=64)
   for name, values in rows.items():
@@ -102,6 +117,9 @@ def test_too_long_is_refused_with_the_field(tok):
   records = [*RECORDS, record(0, 30)]
   with pytest.raises(ValueError, match='demonstration 40 .*row_length=64'):
     data.sft_rows(records, tok, 'tiny', row_length=64)
+  with pytest.raises(ValueError, match='demonstration 40 .*row_length=64'):
+    wide = memory.Memory('window', 29)
+    data.sft_rows(records, tok, 'tiny', row_length=64, memory=wide)
   with pytest.raises(ValueError, match='config.sft.demonstrations'):
     data.sft_rows([], tok, 'tiny', row_length=64)
 

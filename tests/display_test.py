@@ -1,5 +1,6 @@
 """The display says the same facts live and plain."""
 
+import dataclasses
 import io
 import subprocess
 import sys
@@ -82,6 +83,13 @@ def test_a_trajectory_can_be_read(kind):
     'done after 2 turns, return 1',
   ):
     assert part in text
+
+
+def test_several_contexts_are_told():
+  context = types.Context((1,), (True,), (0.0,), (0,))
+  trajectory = dataclasses.replace(make_trajectory(), contexts=(context,) * 2)
+  text = shown('plain', lambda d: d.trajectory(trajectory))
+  assert 'done after 2 turns in 2 contexts, return 1' in text
 
 
 def test_quiet_shows_warnings_only():

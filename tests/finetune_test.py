@@ -191,6 +191,8 @@ def test_the_name_of_a_result_is_all_that_it_depends_on(parts):
     identity(parts, **{'sft.steps': '21'}),
     identity(parts, **{'sft.optimizer.learning_rate': '1e-3'}),
     identity(parts, **{'train.row_length': '512'}),
+    identity(parts, **{'rollout.memory': 'window'}),
+    identity(parts, **{'rollout.thinking': 'strip'}),
   ]
   assert len({base, *different}) == 1 + len(different)
 

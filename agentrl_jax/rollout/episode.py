@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from agentrl_jax import types
+from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import templates, tools
 
 
@@ -27,10 +28,50 @@ class Limits:
 
 @dataclasses.dataclass(frozen=True)
 class Language:
-  """How messages become tokens and back: tokenizer and style."""
+  """How messages become tokens and back: tokenizer, style, what is shown."""
 
   tokenizer: object
   style: str
+  memory: memory_lib.Memory = memory_lib.Memory()
+
+
+class Stream:
+  """A context while it grows."""
+
+  def __init__(self):
+    self.tokens: list[int] = []
+    self._sampled: list[bool] = []
+    self._logprobs: list[float] = []
+    self._versions: list[int] = []
+
+  def append(
+    self,
+    ids: Sequence[int],
+    sampled: bool,
+    logprobs: Sequence[float] | None = None,
+    version: int = -1,
+  ) -> None:
+    """Adds tokens with their birth marks."""
+    n = len(ids)
+    self.tokens += ids
+    self._sampled += [sampled] * n
+    self._logprobs += logprobs if sampled else [0.0] * n
+    self._versions += [version] * n
+
+  def cut(self, length: int) -> None:
+    """Forgets all but the first `length` tokens."""
+    columns = self.tokens, self._sampled, self._logprobs, self._versions
+    for column in columns:
+      del column[length:]
+
+  def context(self) -> types.Context:
+    """Returns the finished record."""
+    return types.Context(
+      tokens=tuple(self.tokens),
+      sampled_mask=tuple(self._sampled),
+      logprobs=tuple(self._logprobs),
+      versions=tuple(self._versions),
+    )
 
 
 def checked_observation(
@@ -73,8 +114,14 @@ def checked_result(given: types.StepResult) -> types.StepResult:
 class Episode:
   """Builds a trajectory token by token; holds no environment and no slot.
 
-  The one rule: sampled tokens enter the context as they were sampled, and
-  after them only new tokens; nothing is ever rendered again.
+  The one rule: sampled tokens enter their context as they were sampled. With
+  append-only memory only new tokens follow and nothing is rendered again; any
+  other memory renders the next prompt, and where that is no extension of the
+  context, `memory.advance` says what becomes of it.
+
+  Attributes:
+    kept: tokens at the head of the sampler's cache that the prompt returned
+      last goes on from.
   """
 
   def __init__(
@@ -88,17 +135,17 @@ class Episode:
     self.sample = sample
     self.stop_reason: types.StopReason | None = None
     self.error = ''
+    self.kept = 0
     self._language = language
     self._limits = limits
     self._prompt: tuple[types.Message, ...] = ()
+    self._schemas: Sequence[Mapping] = ()
     self._turns: list[types.Turn] = []
-    self._tokens: list[int] = []
-    self._sampled: list[bool] = []
-    self._logprobs: list[float] = []
-    self._versions: list[int] = []
+    self._streams: list[Stream] = []
     self._malformed = 0
     self._state_key: str | None = None
-    self._start = 0  # of the turn being answered, in the context
+    self._start = 0  # of the turn being answered, in its context
+    self._text = ''  # of that turn
     self._parsed = types.ParseResult('')
 
   @property
@@ -112,47 +159,48 @@ class Episode:
     state_key: str | None,
     schemas: Sequence[Mapping],
   ) -> tuple[int, ...]:
-    """Opens the context and returns its tokens; may set `stop_reason`."""
+    """Opens the first context and returns its tokens; may set `stop_reason`."""
     first = (types.Message('system', system),) if system else ()
     self._prompt = (*first, *observation.messages)
-    self._state_key = state_key
-    ids = templates.open(
-      self._language.tokenizer, self._language.style, self._prompt, schemas
-    ).ids
+    self._state_key, self._schemas = state_key, schemas
+    ids = self._rendered(self._prompt)
     if len(ids) >= self._limits.max_context:
       self.stop_reason = types.StopReason.CONTEXT_FULL
       self.error = f'the first prompt has {len(ids)} tokens'
       return ()
-    self._append(ids, sampled=False)
+    self._streams.append(Stream())
+    self._streams[-1].append(ids, sampled=False)
     return ids
 
   def complete(
     self, tokens: Sequence[int], logprobs: Sequence[float], version: int
   ) -> None:
     """Appends a sampled completion."""
-    self._start = len(self._tokens)
-    self._append(tokens, True, logprobs, version)
+    stream = self._streams[-1]
+    self._start = len(stream.tokens)
+    stream.append(tokens, True, logprobs, version)
 
   def parse(self, stopped: bool) -> types.Action | None:
     """Reads the completion as an action; None if it was cut short.
 
     A cut turn is recorded and ends the episode: the environment never sees
-    half an action.
+    half an action. It never sees a `<think>` trace either.
     """
-    ids = self._tokens[self._start :]
-    text = templates.completion_text(
+    ids = self._streams[-1].tokens[self._start :]
+    self._text = templates.completion_text(
       self._language.tokenizer, self._language.style, ids
     )
-    self._parsed = tools.parse(text, self._language.style)
+    spoken = memory_lib.spoken(self._text)
+    self._parsed = tools.parse(spoken, self._language.style)
     if stopped:
       calls, error = self._parsed.calls, self._parsed.error
-      return types.Action(text, calls, error)
+      return types.Action(spoken, calls, error)
     full = len(ids) < self._limits.max_turn_tokens
     self.stop_reason = (
       types.StopReason.CONTEXT_FULL if full else types.StopReason.LENGTH
     )
-    self._parsed = types.ParseResult(text, (), 'cut: no end token')
-    self._record(text, (), 0.0, {'valid': False})
+    self._parsed = types.ParseResult(spoken, (), 'cut: no end token')
+    self._record((), 0.0, {'valid': False})
     return None
 
   def answer(
@@ -161,9 +209,17 @@ class Episode:
     result: types.StepResult,
     next_key: str | None,
   ) -> tuple[int, ...]:
-    """Records the turn; returns the tokens that follow, () at the end."""
+    """Records the turn.
+
+    Returns:
+      Tokens that follow the first `kept` ones in the sampler's cache, () at the
+      end.
+
+    Raises:
+      memory.Drift: the prompt rewrites history and the policy is 'raise'.
+    """
     messages = result.observation.messages
-    self._record(action.text, messages, result.reward, result.info)
+    self._record(messages, result.reward, result.info)
     self._state_key = next_key
     malformed = bool(action.error)
     self._malformed = self._malformed + 1 if malformed else 0
@@ -175,15 +231,7 @@ class Episode:
       self.stop_reason = types.StopReason.MAX_TURNS
     if self.stop_reason is not None:
       return ()
-    ids = templates.extend(
-      self._language.tokenizer, self._language.style, self._tokens, messages
-    )
-    if len(self._tokens) + len(ids) >= self._limits.max_context:
-      self.stop_reason = types.StopReason.CONTEXT_FULL
-      return ()
-    last = self._tokens[-1]  # sampled, but not yet in the sampler's cache
-    self._append(ids, sampled=False)
-    return (last, *ids)
+    return self._go_on(self._next_prompt(messages))
 
   def fail(self, reason: types.StopReason, error: str) -> None:
     """Ends the episode on an infrastructure failure; it teaches nothing."""
@@ -191,36 +239,77 @@ class Episode:
 
   def trajectory(self) -> types.Trajectory:
     """Returns the finished record."""
-    context = types.Context(
-      tokens=tuple(self._tokens),
-      sampled_mask=tuple(self._sampled),
-      logprobs=tuple(self._logprobs),
-      versions=tuple(self._versions),
-    )
     return types.Trajectory(
       task=self.task,
       sample=self.sample,
       prompt=self._prompt,
       turns=tuple(self._turns),
-      contexts=(context,) if self._tokens else (),
+      contexts=tuple(stream.context() for stream in self._streams),
       stop_reason=self.stop_reason or types.StopReason.ABORTED,
       info={'error': self.error} if self.error else {},
     )
 
-  def _append(self, ids, sampled, logprobs=None, version=-1):
-    n = len(ids)
-    self._tokens += ids
-    self._sampled += [sampled] * n
-    self._logprobs += logprobs if sampled else [0.0] * n
-    self._versions += [version] * n
+  def _rendered(self, messages: Sequence[types.Message]) -> Sequence[int]:
+    language = self._language
+    return templates.open(
+      language.tokenizer, language.style, messages, self._schemas
+    ).ids
 
-  def _record(self, text, messages, reward, info):
+  def _next_prompt(self, new: Sequence[types.Message]) -> Sequence[int]:
+    """All tokens of the next prompt; `new` came after the last completion."""
+    language = self._language
+    if language.memory.appends:
+      tokens = self._streams[-1].tokens
+      ids = templates.extend(language.tokenizer, language.style, tokens, new)
+      return [*tokens, *ids]
+    exchanges = [
+      (types.Message('assistant', turn.text), turn.observation)
+      for turn in self._turns
+    ]
+    return self._rendered(language.memory.messages(self._prompt, exchanges))
+
+  def _go_on(self, prompt: Sequence[int]) -> tuple[int, ...]:
+    """Continues the context or opens one; returns what the sampler lacks."""
+    if len(prompt) >= self._limits.max_context:
+      self.stop_reason = types.StopReason.CONTEXT_FULL
+      return ()
+    before = self._streams[-1].tokens
+    shared, fresh = memory_lib.advance(
+      before,
+      prompt,
+      self._language.memory.policy,
+      text=self._language.tokenizer.decode,
+    )
+    # The last sampled token is not yet in the cache; one token has to follow.
+    self.kept = min(shared, len(before) - 1, len(prompt) - 1)
+    if fresh:
+      self._streams.append(Stream())
+      shared = 0
+    elif shared < len(before):
+      self._forget(shared)
+    self._streams[-1].append(prompt[shared:], sampled=False)
+    return tuple(prompt[self.kept :])
+
+  def _forget(self, length: int) -> None:
+    """Cuts the context; its turns keep the tokens that are left of them."""
+    context = len(self._streams) - 1
+    self._streams[-1].cut(length)
+    self._turns = [
+      dataclasses.replace(
+        turn, start=min(turn.start, length), end=min(turn.end, length)
+      )
+      if turn.context == context
+      else turn
+      for turn in self._turns
+    ]
+
+  def _record(self, messages, reward, info):
     self._turns.append(
       types.Turn(
-        context=0,
+        context=len(self._streams) - 1,
         start=self._start,
-        end=len(self._tokens),
-        text=text,
+        end=len(self._streams[-1].tokens),
+        text=self._text,
         calls=self._parsed.calls,
         error=self._parsed.error,
         state_key=self._state_key,

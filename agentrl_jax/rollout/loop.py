@@ -250,6 +250,7 @@ class _Run:
 
   def _request(self, i, new):
     episode, draws = self._episodes[i], self._draws
+    self._engine.rewind(self._slots[i], episode.kept)
     self._engine.request(
       self._slots[i],
       new,

@@ -164,6 +164,23 @@ class Engine:
     lane, slot = self._find(slot)
     lane.free.append(slot)
 
+  def rewind(self, slot: int, length: int) -> None:
+    """Forgets all but the first `length` tokens that a slot's cache holds.
+
+    Args:
+      slot: an acquired slot between turns.
+      length: 0 = everything is forgotten: another context.
+
+    Raises:
+      ValueError: the cache does not hold that many.
+    """
+    lane, local = self._find(slot)
+    if not 0 <= length <= lane.length[local]:
+      raise ValueError(
+        f'slot {slot} holds {lane.length[local]} tokens, not {length}'
+      )
+    lane.length[local] = length
+
   def room(self, slot: int) -> int:
     """Returns how many more tokens the slot's context can take."""
     lane, slot = self._find(slot)

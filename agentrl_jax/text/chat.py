@@ -117,6 +117,14 @@ STYLES = {
 }
 
 
+# 'tiny' for policies that think before they act.
+STYLES['tiny_think'] = dataclasses.replace(
+  STYLES['tiny'],
+  name='tiny_think',
+  tags=(*STYLES['tiny'].tags, '<think>', '</think>'),
+)
+
+
 def style(name: str | Style) -> Style:
   """Returns the style of that name; a `Style` is returned as it is.
 

@@ -64,4 +64,8 @@ _CHATML = """
 {%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
 """
 
-TEMPLATES = {'tiny': _TINY.strip(), 'chatml': _CHATML.strip()}
+TEMPLATES = {
+  'tiny': _TINY.strip(),
+  'tiny_think': _TINY.strip(),
+  'chatml': _CHATML.strip(),
+}

@@ -1,11 +1,13 @@
 """Token by token: what was sampled stays, what ends an episode is said."""
 
+import dataclasses
+
 import pytest
 import rollout_fakes as made
 
 from agentrl_jax import types
 from agentrl_jax.rollout import episode
-from agentrl_jax.text import templates
+from agentrl_jax.text import memory, templates
 
 Message, StopReason = types.Message, types.StopReason
 OBSERVATION = types.Observation((Message('user', 'search flights'),))
@@ -223,3 +225,121 @@ def test_good_answers_pass():
   assert episode.checked_observation(OBSERVATION) is OBSERVATION
   with pytest.raises(TypeError):
     episode.checked_observation('hello')
+
+
+# Memories other than append-only: a trajectory is several contexts.
+
+THOUGHT = '<think>hm</think>go'
+SAYINGS = ('one', THOUGHT, 'two', f'{THOUGHT}{CALL}', 'three')
+
+
+def remember(*fields):
+  """The made-up language with another memory."""
+  return dataclasses.replace(made.language(), memory=memory.Memory(*fields))
+
+
+def play(*fields, texts=SAYINGS, **changes):
+  """Plays an episode as the loop does; returns it with the sampler's cache."""
+  limits = made.limits(**{'max_turns': 9, 'max_context': 512, **changes})
+  game = episode.Episode(made.TASK, 0, remember(*fields), limits)
+  new, caches = game.begin('Book.', OBSERVATION, 'start', ()), []
+  cache = list(new)
+  for number, text in enumerate(texts):
+    action = complete(game, text, version=number)
+    caches.append([*cache, *said(text)])
+    cache += said(text)[:-1]  # the last is not in the cache yet
+    done = number == len(texts) - 1
+    new = game.answer(action, reply(f'r{number}', done=done), f'key {number}')
+    if game.stop_reason is not None:
+      break
+    assert 0 <= game.kept <= len(cache)
+    cache = [*cache[: game.kept], *new]
+  return game.trajectory(), caches
+
+
+def spans(played):
+  return [(turn.context, turn.start, turn.end) for turn in played.turns]
+
+
+MEMORIES = [
+  ('append',),
+  ('window', 1),
+  ('window', 2),
+  ('window', 2, 'strip'),
+  ('append', 2, 'strip', 'split'),
+  ('append', 2, 'strip', 'mask'),
+]
+
+
+@pytest.mark.parametrize('fields', MEMORIES)
+def test_the_contexts_are_those_that_fine_tuning_shows(fields):
+  played, caches = play(*fields)
+  conversation = messages(*((t, f'r{i}') for i, t in enumerate(SAYINGS)))
+  expected = memory.contexts(
+    made.language().tokenizer, 'tiny', conversation[:-1], memory.Memory(*fields)
+  )
+  assert [(c.tokens, c.sampled_mask) for c in played.contexts] == [
+    (tokens.ids, tokens.sampled_mask) for tokens in expected
+  ]
+  # What the policy saw before each turn is the context of that turn.
+  for turn, cache in zip(played.turns, caches):
+    if fields[-1] != 'mask':
+      tokens = played.contexts[turn.context].tokens
+      assert tokens[: turn.end] == tuple(cache)
+  assert played.contexts[-1].tokens == tuple(caches[-1])
+
+
+@pytest.mark.parametrize('fields', MEMORIES[:-1])
+def test_each_turn_is_sampled_once_whatever_is_shown(fields):
+  played, _ = play(*fields)
+  count = 0
+  for number, (turn, text) in enumerate(zip(played.turns, SAYINGS)):
+    context = played.contexts[turn.context]
+    span = slice(turn.start, turn.end)
+    assert list(context.tokens[span]) == said(text) and turn.text == text
+    assert all(context.sampled_mask[span])
+    assert set(context.versions[span]) == {number}
+    assert set(context.logprobs[span]) == {-0.5}
+    count += turn.end - turn.start
+  marks = [mark for c in played.contexts for mark in c.sampled_mask]
+  assert sum(marks) == count
+  assert len(played.contexts) == {'append': 1}.get(
+    fields[-1], {'split': 3}.get(fields[-1], 5)
+  )
+
+
+def test_a_masked_turn_keeps_what_was_not_rewritten():
+  played, _ = play('append', 2, 'strip', 'mask')
+  (context,) = played.contexts
+  tokenizer = made.language().tokenizer
+  lengths = [end - start for _, start, end in spans(played)]
+  # The thoughts of turns 1 and 3 went, and the turn after each came later; of
+  # turn 0 all is left, of 1 and 3 nothing, of 2 all was before the next cut.
+  assert [bool(length) for length in lengths] == [1, 0, 1, 0, 1]
+  for turn, text in zip(played.turns, SAYINGS):
+    kept = list(context.tokens[turn.start : turn.end])
+    assert kept in ([], said(text)) and turn.text == text
+  assert '<think>' not in tokenizer.decode(list(context.tokens))
+  assert sum(context.sampled_mask) == sum(lengths)
+
+
+def test_drift_that_is_forbidden_names_both_texts():
+  with pytest.raises(memory.Drift, match=r"'<think>.*now it is 'go"):
+    play('append', 2, 'strip', 'raise')
+
+
+def test_the_world_never_sees_a_trace():
+  game, _ = start()
+  thought = '<think>I might write <tool_call>{ here</think>'
+  action = complete(game, thought + CALL)
+  assert action == types.Action(CALL, (types.ToolCall('search', {}),))
+  game.answer(action, reply(done=True), None)
+  assert game.trajectory().turns[0].text == thought + CALL
+
+
+def test_the_budget_is_of_one_context():
+  long = dict(texts=('one', 'two') * 4, max_context=48)
+  assert play('append', **long)[0].stop_reason is StopReason.CONTEXT_FULL
+  played, _ = play('window', 1, **long)
+  assert played.stop_reason is StopReason.DONE
+  assert sum(len(c.tokens) for c in played.contexts) > 48

@@ -161,6 +161,10 @@ class FakeEngine:
     assert slot not in self._free
     self._free.append(slot)
 
+  def rewind(self, slot, length):
+    assert 0 <= length <= len(self.contexts[slot])
+    del self.contexts[slot][length:]
+
   @property
   def num_free(self):
     return len(self._free)

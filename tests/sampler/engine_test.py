@@ -129,6 +129,31 @@ def test_alone_changes_no_bit(engine, expected, slot):
     engine.reset()
 
 
+def one_turn(engine, slot, ask):
+  engine.request(slot, ask.tokens, **ask.options)
+  while True:
+    for completion in engine.pump():
+      return completion
+
+
+@pytest.mark.parametrize('kept', [0, 2, 10])
+def test_a_rewound_slot_goes_on_as_one_that_never_held_more(engine, kept):
+  slot = engine.acquire()
+  first, then = ASKS[3], Ask((1, 2, 3), 40)
+  assert kept <= len(first.tokens)
+  one_turn(engine, slot, first)
+  engine.rewind(slot, kept)
+  assert engine.room(slot) == CONTEXT - kept
+  again = one_turn(engine, slot, then)
+  whole = Ask((*first.tokens[:kept], *then.tokens), 40)
+  fresh = one_turn(engine, engine.acquire(), whole)
+  assert again.tokens == fresh.tokens
+  np.testing.assert_allclose(again.logprobs, fresh.logprobs, atol=1e-5)
+  for length in (-1, CONTEXT):
+    with pytest.raises(ValueError, match=f'tokens, not {length}'):
+      engine.rewind(slot, length)
+
+
 @pytest.mark.parametrize('steps', [1, 50])
 def test_length_of_a_decode_call_changes_no_bit(weights, expected, steps):
   other = build(decode_chunk=steps)
