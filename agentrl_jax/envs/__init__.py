@@ -10,6 +10,7 @@ from agentrl_jax import tables
 from agentrl_jax.envs import (
   arithmetic,
   base,
+  desk,
   flight,
   frozen_lake,
   panels,
@@ -25,6 +26,7 @@ ENVS = {
   'sokoban': sokoban.SokobanEnv,
   'sql': sql.SqlEnv,
   'search': search.SearchEnv,
+  'desk': desk.DeskEnv,
 }
 
 
