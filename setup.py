@@ -18,6 +18,7 @@ CORE = [
   'grain>=0.2.12,<0.4',
   'importlib_resources>=6,<9',
   'jax>=0.10,<0.12',
+  'jsonschema>=4.20,<5',
   'matplotlib>=3.8,<4',
   'ml-collections>=1,<2',
   'numpy>=2,<3',

@@ -31,7 +31,7 @@ from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import memory as memory_lib
-from agentrl_jax.text import templates, tools
+from agentrl_jax.text import chat, templates, tools
 from agentrl_jax.text import tokenizer as tokenizer_lib
 
 # Conversations that the tokenizer is trained on.
@@ -42,7 +42,6 @@ TABLES = {
   'env.name': envs.ENVS,
   'advantage.estimator': advantages.ESTIMATORS,
   'loss.name': losses.LOSSES,
-  'text.style': templates.STYLES,
   'rollout.memory': memory_lib.MEMORIES,
 }
 
@@ -61,6 +60,10 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
       tables.resolve(REWARDS, part[0])
     except ValueError as e:
       out.append(f'config.rewards: {e}')
+  try:
+    chat.style(config.text.style)
+  except ValueError as e:
+    out.append(f'config.text.style: {e}')
   try:
     envs.make(config.env.name, **env_options(config)).close()
   except (TypeError, ValueError) as e:

@@ -75,7 +75,7 @@ def _world_fields():
       deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
     ),
     text=dict(
-      style='tiny',  # chat template: a name in templates.STYLES
+      style='tiny',  # a name in chat.STYLES, or 'NAME+CALLS': 'tiny+xml'
       vocab_size=512,  # of the tokenizer trained from the env's text
       tokenizer='',  # directory of a ready tokenizer; '' = train one
     ),

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from agentrl_jax import types
+from agentrl_jax.text import tools
 
 MAX_CALLS = 8  # parallel calls answered in one turn
 _SHOWN = 60  # characters of the agent's own text quoted back in an error
@@ -79,60 +80,6 @@ def function(
       },
     },
   }
-
-
-def _is_number(value: Any) -> bool:
-  return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-_CHECKS = {
-  'string': lambda value: isinstance(value, str),
-  'integer': lambda value: (
-    isinstance(value, int) and not isinstance(value, bool)
-  ),
-  'number': _is_number,
-  'boolean': lambda value: isinstance(value, bool),
-  'array': lambda value: isinstance(value, list | tuple),
-  'object': lambda value: isinstance(value, Mapping),
-}
-
-
-def _is_text(value: str) -> bool:
-  """False for lone surrogates, which no database or file takes."""
-  return not any('\ud800' <= letter <= '\udfff' for letter in value)
-
-
-def check_arguments(
-  schema: Mapping[str, Any], arguments: Mapping[str, Any]
-) -> str:
-  """Says what is wrong with a call's arguments, '' if nothing is.
-
-  Args:
-    schema: `parameters` of a tool: properties with `type` and `enum`, required.
-    arguments: what the agent gave, any JSON.
-
-  Returns:
-    One short sentence for the agent, or ''.
-  """
-  properties = schema.get('properties', {})
-  if not isinstance(arguments, Mapping):
-    return 'arguments must be an object'
-  for name in schema.get('required', ()):
-    if name not in arguments:
-      return f'missing argument {name}'
-  for name, value in arguments.items():
-    if name not in properties:
-      known = ', '.join(properties) or 'none'
-      return f'unknown argument {clip(name)}; allowed: {known}'
-    kind = properties[name].get('type', 'string')
-    if not _CHECKS[kind](value):
-      return f'{name} must be of type {kind}'
-    if kind == 'string' and not _is_text(value):
-      return f'{name} must be plain text'
-    allowed = properties[name].get('enum')
-    if allowed and value not in allowed:
-      return f'{name} must be one of {", ".join(map(str, allowed))}'
-  return ''
 
 
 def clip(text: Any, limit: int = _SHOWN) -> str:
@@ -239,13 +186,9 @@ class ToolEnv:
     """Executes one call; returns the reply and the kind of error, if any."""
     if self._done:
       return 'error: the episode is over', 'over'
-    schema = self._schemas.get(call.name)
-    if schema is None:
-      known = ', '.join(self._schemas) or 'none'
-      return f'error: unknown tool {clip(call.name)}; tools: {known}', (
-        'unknown_tool'
-      )
-    problem = check_arguments(schema, call.arguments)
+    problem = tools.validate_call(call, self._schemas)
+    if call.name not in self._schemas:
+      return f'error: {problem}', 'unknown_tool'
     if problem:
       return f'error: {call.name}: {problem}', 'bad_arguments'
     try:

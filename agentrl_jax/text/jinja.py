@@ -24,13 +24,11 @@ _TINY = """
 {%- if add_generation_prompt -%}{{- '<|assistant|>' -}}{%- endif -%}
 """
 
-_CHATML = """
-{%- set has_system = messages[0].role == 'system' -%}
-{{- '<|im_start|>system\\n' -}}
-{{- messages[0].content if has_system else 'You are Qwen, created by Alibaba'
-    ~ ' Cloud. You are a helpful assistant.' -}}
+# Parts of the ChatML family.
+_HERMES_TOOLS = """
 {%- if tools -%}
-{{- '\\n\\n# Tools\\n\\nYou may call one or more functions to assist with the'
+{{- '\\n\\n' if begun -}}
+{{- '# Tools\\n\\nYou may call one or more functions to assist with the'
     ~ ' user query.\\n\\nYou are provided with function signatures within'
     ~ ' <tools></tools> XML tags:\\n<tools>' -}}
 {%- for tool in tools -%}{{- '\\n' ~ (tool | tojson) -}}{%- endfor -%}
@@ -39,9 +37,20 @@ _CHATML = """
     ~ '\\n<tool_call>\\n{"name": <function-name>, "arguments":'
     ~ ' <args-json-object>}\\n</tool_call>' -}}
 {%- endif -%}
-{{- '<|im_end|>\\n' -}}
-{%- for message in messages -%}
-{%- if message.role == 'tool' -%}
+"""
+_HERMES_CALLS = """
+{%- for call in message.tool_calls or [] -%}
+{%- if not loop.first or
+    (content and not content.endswith('</think>\\n\\n')) -%}
+{{- '\\n' -}}
+{%- endif -%}
+{%- set call = call.function or call -%}
+{{- '<tool_call>\\n{"name": "' ~ call.name ~ '", "arguments": ' -}}
+{{- call.arguments | tojson -}}
+{{- '}\\n</tool_call>' -}}
+{%- endfor -%}
+"""
+_REPLIES = """
 {%- if loop.first or loop.previtem.role != 'tool' -%}
 {{- '<|im_start|>user' -}}
 {%- endif -%}
@@ -49,23 +58,108 @@ _CHATML = """
 {%- if loop.last or loop.nextitem.role != 'tool' -%}
 {{- '<|im_end|>\\n' -}}
 {%- endif -%}
-{%- elif not (loop.first and has_system) -%}
-{{- '<|im_start|>' ~ message.role ~ '\\n' ~ (message.content or '') -}}
-{%- for call in message.tool_calls or [] -%}
-{%- if message.content or not loop.first -%}{{- '\\n' -}}{%- endif -%}
-{%- set call = call.function or call -%}
-{{- '<tool_call>\\n{"name": "' ~ call.name ~ '", "arguments": ' -}}
-{{- call.arguments | tojson -}}
-{{- '}\\n</tool_call>' -}}
+"""
+_ROLE_REPLY = """
+{{- '<|im_start|>tool\\n' ~ message.content ~ '<|im_end|>\\n' -}}
+"""
+
+
+def _chatml(default: str | None, replies: str) -> str:
+  """ChatML with Hermes calls.
+
+  The rest is set by what a caller puts in front: `strips` leaves the reasoning
+  before the last user message out, `thought` opens every assistant message.
+  """
+  begun = 'named' if default is None else 'true'
+  return (
+    "{%- set named = messages[0].role == 'system' -%}"
+    f'{{%- set begun = {begun} -%}}'
+    '{%- if begun or tools -%}'
+    "{{- '<|im_start|>system\\n' -}}"
+    f"{{{{- messages[0].content if named else '{default or ''}' -}}}}"
+    f'{_HERMES_TOOLS.strip()}'
+    "{{- '<|im_end|>\\n' -}}"
+    '{%- endif -%}'
+    '{%- set last = namespace(query=messages | length - 1) -%}'
+    '{%- for message in messages if strips -%}'
+    "{%- if message.role == 'user' -%}"
+    '{%- set last.query = loop.index0 -%}'
+    '{%- endif -%}{%- endfor -%}'
+    '{%- for message in messages -%}'
+    "{%- set content = message.content or '' -%}"
+    "{%- if message.role == 'tool' -%}"
+    f'{replies.strip()}'
+    "{%- elif message.role == 'assistant' -%}"
+    "{%- if strips and loop.index0 <= last.query and '</think>' in content -%}"
+    "{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}"
+    '{%- endif -%}'
+    "{{- '<|im_start|>assistant\\n' ~ (thought or '') ~ content -}}"
+    f'{_HERMES_CALLS.strip()}'
+    "{{- '<|im_end|>\\n' -}}"
+    '{%- elif not (loop.first and named) -%}'
+    "{{- '<|im_start|>' ~ message.role ~ '\\n' ~ content ~ '<|im_end|>\\n' -}}"
+    '{%- endif -%}'
+    '{%- endfor -%}'
+    '{%- if add_generation_prompt -%}'
+    "{{- '<|im_start|>assistant\\n' ~ (thought or '') -}}"
+    '{%- endif -%}'
+  )
+
+
+_LLAMA3 = """
+{%- set named = messages[0].role == 'system' -%}
+{{- '<|begin_of_text|><|start_header_id|>system<|end_header_id|>\\n\\n' -}}
+{{- 'Environment: ipython\\n' if tools -}}
+{{- 'Cutting Knowledge Date: December 2023\\nToday Date: 26 Jul 2024\\n\\n' -}}
+{{- messages[0].content | trim if named -}}
+{{- '<|eot_id|>' -}}
+{%- set shown = namespace(tools=tools or []) -%}
+{%- for message in messages -%}
+{%- if message.role == 'tool' -%}
+{{- '<|start_header_id|>ipython<|end_header_id|>\\n\\n' -}}
+{{- message.content | tojson ~ '<|eot_id|>' -}}
+{%- elif not (loop.first and named) -%}
+{{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\\n\\n' -}}
+{%- if shown.tools and message.role == 'user' -%}
+{{- 'Given the following functions, please respond with a JSON for a'
+    ~ ' function call with its proper arguments that best answers the given'
+    ~ ' prompt.\\n\\nRespond in the format {"name": function name,'
+    ~ ' "parameters": dictionary of argument name and its value}.'
+    ~ 'Do not use variables.\\n\\n' -}}
+{%- for tool in shown.tools -%}
+{{- tool | tojson(indent=4) ~ '\\n\\n' -}}
 {%- endfor -%}
-{{- '<|im_end|>\\n' -}}
+{%- set shown.tools = [] -%}
+{%- endif -%}
+{%- set content = (message.content or '') | trim -%}
+{{- content -}}
+{%- for call in message.tool_calls or [] -%}
+{{- '; ' if not loop.first else '\\n' if content -}}
+{%- set call = call.function or call -%}
+{{- '{"name": "' ~ call.name ~ '", "parameters": ' -}}
+{{- call.arguments | tojson ~ '}' -}}
+{%- endfor -%}
+{{- '<|eot_id|>' -}}
 {%- endif -%}
 {%- endfor -%}
-{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\\n' -}}{%- endif -%}
+{%- if add_generation_prompt -%}
+{{- '<|start_header_id|>assistant<|end_header_id|>\\n\\n' -}}
+{%- endif -%}
 """
+
+_QWEN = 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.'
+_SMOLLM = 'You are a helpful AI assistant named SmolLM, trained by Hugging Face'
+_QWEN3 = _chatml(None, _REPLIES)
 
 TEMPLATES = {
   'tiny': _TINY.strip(),
   'tiny_think': _TINY.strip(),
-  'chatml': _CHATML.strip(),
+  'chatml': _chatml(_QWEN, _REPLIES),
+  'qwen3': _QWEN3,
+  'qwen3_strip': '{%- set strips = true -%}' + _QWEN3,
+  'qwen3_nothink': (
+    "{%- set thought = '<think>\\n\\n</think>\\n\\n' -%}" + _QWEN3
+  ),
+  'llama3': _LLAMA3.strip(),
+  'smollm2': _chatml(_SMOLLM, _ROLE_REPLY),
 }

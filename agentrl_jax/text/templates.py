@@ -32,13 +32,15 @@ def open(  # noqa: A001 - the name that API.md fixes
     tokenizer: knows the special tokens of the style.
     style: a name in `STYLES` or a style.
     messages: records or {role, content, calls} mappings; assistant messages
-      among them are history: nothing in a prompt counts as sampled.
+      among them are history: nothing in a prompt counts as sampled, and a style
+      that `strips` leaves their reasoning out.
     tools: JSON schemas of the tools; shown if the style shows them.
 
   Raises:
-    ValueError: unknown style or role.
+    ValueError: unknown style or role, schemas without a message to hold them.
   """
   style = chat.style(style)
+  messages = _without_old_reasoning(style, messages)
   pieces, _ = _conversation(tokenizer, style, messages, tools)
   pieces += _between(tokenizer, style, messages)
   pieces += tokenizer.split(style.headers['assistant'])
@@ -91,7 +93,7 @@ def render(
   """Renders a whole conversation, for supervised fine-tuning only.
 
   `sampled_mask` is True exactly on the content of assistant messages and the
-  end token of each.
+  end token of each. Every reasoning stays: it was sampled where it stands.
 
   Args:
     tokenizer: as in `open`.
@@ -157,24 +159,68 @@ def _conversation(
   schemas: Sequence[Mapping[str, Any]],
 ) -> tuple[Pieces, list[tuple[int, int]]]:
   """Pieces from the first message on, and where the sampled ones lie."""
-  shown = style.schemas is not None and len(schemas) > 0
+  shown = ''
+  if style.schemas is not None and len(schemas) > 0:
+    shown = _shown(style, schemas)
   system = style.default_system
   if len(messages) and _role(messages[0]) == 'system':
-    system, messages = _content(messages[0]), messages[1:]
-  elif system is None and shown:
-    system = ''
-  pieces: Pieces = []
-  if system is not None:
-    if shown:
-      texts = [json.dumps(schema, ensure_ascii=False) for schema in schemas]
-      before, after = style.schemas
-      system = '\n'.join([system + before, *texts]) + after
+    system, messages = _content(messages[0], style), messages[1:]
+  pieces: Pieces = list(tokenizer.split(style.begin))
+  if system is not None or (shown and style.schemas_role == 'system'):
+    always, with_tools = style.preambles
+    text = (with_tools if shown else '') + always + (system or '')
+    if style.schemas_role == 'system':
+      # A blank line parts the schemas from a prompt, if there is one.
+      text += shown if system is not None else shown.lstrip('\n')
     pieces += tokenizer.split(style.headers['system'])
-    pieces += tokenizer.split(system, style.tags)
+    pieces += tokenizer.split(text, style.tags)
     pieces += tokenizer.split(style.footers['system'])
+  if shown and style.schemas_role == 'user':
+    if not len(messages) or _role(messages[0]) != 'user':
+      raise ValueError(
+        f'style {style.name!r} shows tools in the first user message: let the '
+        'conversation begin with one, after the system message'
+      )
+    pieces += tokenizer.split(style.headers['user'])
+    pieces += tokenizer.split(shown, style.tags)
+    pieces.append(_content(messages[0], style))
+    pieces += tokenizer.split(style.footers['user'])
+    messages = messages[1:]
   body, sampled = _messages(tokenizer, style, messages)
   shift = len(pieces)
   return pieces + body, [(a + shift, b + shift) for a, b in sampled]
+
+
+def _shown(style: chat.Style, schemas: Sequence[Mapping[str, Any]]) -> str:
+  before, after = style.schemas
+  left, right = style.schema
+  texts = [
+    json.dumps(schema, ensure_ascii=False, indent=style.schema_indent)
+    for schema in schemas
+  ]
+  return before + ''.join(left + text + right for text in texts) + after
+
+
+def _without_old_reasoning(
+  style: chat.Style, messages: Sequence[Message]
+) -> Sequence[Message]:
+  """Leaves out the reasoning of turns before the last user message."""
+  if not style.strips:
+    return messages
+  asked = [i for i, m in enumerate(messages) if _role(m) == 'user']
+  last = asked[-1] if asked else len(messages) - 1
+  closing = style.think[1].strip()
+  out = []
+  for i, message in enumerate(messages):
+    content = _content(message, style)
+    if i <= last and _role(message) == 'assistant' and closing in content:
+      message = types.Message(
+        'assistant',
+        content.rpartition(closing)[2].lstrip('\n'),
+        tuple(_calls(message)),
+      )
+    out.append(message)
+  return out
 
 
 def _messages(
@@ -197,13 +243,13 @@ def _messages(
       if previous != 'tool':
         pieces += literal(style.tools[0])
       pieces += literal(style.tool[0])
-      pieces.append(_content(message))
+      pieces.append(_reply(message, style))
       pieces += literal(style.tool[1])
       if i + 1 == len(messages) or _role(messages[i + 1]) != 'tool':
         pieces += literal(style.tools[1])
     elif role in style.headers:
       pieces += literal(style.headers[role])
-      content = _content(message)
+      content = _content(message, style)
       pieces += literal(content, style.tags) if role == 'system' else [content]
       pieces += literal(style.footers[role])
     else:
@@ -226,11 +272,7 @@ def _between(
 def _completion(
   tokenizer: Tokenizer, style: chat.Style, message: Message
 ) -> Pieces:
-  content, calls = _content(message), _calls(message)
-  if calls and style.call[0].strip() not in content:
-    parts = [content] if content else []
-    parts += [tool_calls.render_call(call, style) for call in calls]
-    content = style.call_separator.join(parts)
+  content = tool_calls.written(_content(message, style), _calls(message), style)
   return [*tokenizer.split(content, style.tags), *tokenizer.split(style.end)]
 
 
@@ -255,10 +297,20 @@ def _role(message: Message) -> str:
   return message['role'] if isinstance(message, Mapping) else message.role
 
 
-def _content(message: Message) -> str:
+def _content(message: Message, style: chat.Style) -> str:
   if isinstance(message, Mapping):
-    return message.get('content') or ''
-  return message.content
+    content = message.get('content') or ''
+  else:
+    content = message.content
+  return content.strip() if style.trim else content
+
+
+def _reply(message: Message, style: chat.Style) -> str:
+  if not style.json_replies:
+    return _content(message, style)
+  if isinstance(message, Mapping):
+    return json.dumps(message.get('content') or '', ensure_ascii=False)
+  return json.dumps(message.content, ensure_ascii=False)
 
 
 def _calls(message: Message) -> Sequence[types.ToolCall]:

@@ -1,66 +1,57 @@
 """What did the model ask for, and what exactly was wrong if nobody can tell?
 
 Whatever the model wrote, `parse` returns: a malformed call is an error text
-that goes back to the model as its observation, never an exception.
+that goes back to the model as its observation, never an exception. How calls
+are written is the style's notation, one of `calls.CALLS`.
 """
 
+import difflib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.text import chat, schemas
+from agentrl_jax.text import arguments, chat, schemas
+from agentrl_jax.text.calls import CALLS, common
 
 schema_from_function = schemas.from_function
-
-_KEYS = frozenset(('name', 'args', 'arguments'))
-
-
-def _refuse_constant(name: str) -> None:
-  raise ValueError(f'{name} is not a JSON value')
+validate_call = arguments.validate_call
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-
-
-class _MalformedCall(Exception):
-  """Carries the error text out of the parser."""
-
-
-def parse(text: str, style: str | chat.Style = 'tiny') -> types.ParseResult:
+def parse(
+  text: str,
+  style: str | chat.Style = 'tiny',
+  schemas: Mapping[str, Mapping[str, Any]] | None = None,
+) -> types.ParseResult:
   """Splits a completion into prose and calls.
 
   Args:
     text: completion without its end token.
-    style: a name in `STYLES` or a style; its `call` literals mark calls.
+    style: a name that `chat.style` knows, or a style.
+    schemas: tool name -> schema of its parameters; notations without types
+      ('xml') read values by it.
 
   Returns:
-    `content` (prose before the first call), `calls` in order, and `error`: ''
-    or one line that says what was wrong and how a call looks. With an error
-    there are no calls: nothing is executed by halves. Never raises.
+    `content` (reasoning and prose before the first call), `calls` in order, and
+    `error`: '' or one line that says what was wrong and how a call looks. With
+    an error there are no calls: nothing is executed by halves. What is inside a
+    reasoning is no call. Never raises on account of the text.
   """
   style = chat.style(style)
-  opening, closing = _tags(style)
-  start = text.find(opening)
-  if start < 0:
-    if closing in text:
-      return _failed(text, style, 'closing tag without an opening one')
-    return types.ParseResult(text)
-  content = text[:start]
-  if closing in content:
-    return _failed(text, style, 'closing tag without an opening one')
-  calls = []
-  end = len(text)
+  notation = _notation(style)
+  content, said = text, text
   try:
-    while start < end:
-      if not text.startswith(opening, start):
-        raise _MalformedCall('text after a call')
-      call, start = _parse_one(text, start + len(opening), closing)
-      calls.append(call)
-      start = _skip_space(text, start)
-  except _MalformedCall as e:
-    return _failed(content, style, str(e))
-  return types.ParseResult(content.rstrip(), tuple(calls))
+    if style.think is not None:
+      said = _after_reasoning(text, style)
+    start = notation.find(said, style)
+    if start < 0:
+      return types.ParseResult(text)
+    content = text[: len(text) - len(said) + start]
+    found = notation.read(said, start, style, schemas or {})
+  except common.MalformedCall as e:
+    error = f'malformed call: {e}. {notation.usage(style)}'
+    return types.ParseResult(content, (), error)
+  return types.ParseResult(content.rstrip(), tuple(found))
 
 
 def render_call(call: types.ToolCall, style: str | chat.Style = 'tiny') -> str:
@@ -70,21 +61,36 @@ def render_call(call: types.ToolCall, style: str | chat.Style = 'tiny') -> str:
   it could be read as a tag.
 
   Raises:
-    ValueError: the arguments are not JSON.
+    ValueError: the arguments are not JSON, or the notation has no way to write
+      the name.
   """
   style = chat.style(style)
-  try:
-    body = json.dumps(
-      {'name': call.name, style.arguments: dict(call.arguments)},
-      ensure_ascii=False,
-      separators=style.json_separators,
-      allow_nan=False,
-    )
-  except TypeError as e:
-    raise ValueError(f'arguments of {call.name!r} are not JSON: {e}') from e
-  if any(name in body for name in style.specials):
-    body = body.replace('<', '\\u003c')
-  return f'{style.call[0]}{body}{style.call[1]}'
+  return _notation(style).render((call,), style)
+
+
+def written(
+  content: str,
+  made: Sequence[types.ToolCall],
+  style: str | chat.Style = 'tiny',
+) -> str:
+  """Returns a message of the model as the style writes it.
+
+  Args:
+    content: prose, or the message as it was said: calls that stand in it in the
+      style's notation stay as they are, others are written anew.
+    made: the calls of the message.
+    style: as in `parse`.
+
+  Raises:
+    ValueError: as `render_call`.
+  """
+  style = chat.style(style)
+  if not made or parse(content, style).calls:
+    return content
+  # Environments show calls in the notation of 'tiny'.
+  told = parse(content)
+  prose = told.content if told.calls else content
+  return _notation(style).render(made, style, prose)
 
 
 def error_texts(style: str | chat.Style = 'tiny') -> tuple[str, ...]:
@@ -93,23 +99,8 @@ def error_texts(style: str | chat.Style = 'tiny') -> tuple[str, ...]:
   A tokenizer that has seen these a few times spends few tokens on them.
   """
   style = chat.style(style)
-  opening, closing = _tags(style)
-  call = f'{opening}{{"name":"f"}}{closing}'
-  faulty = (
-    f'{opening}{{"name":',
-    f'{opening}{{"name":"f"}}',
-    f'{call} f',
-    closing,
-    f'{opening}{{"name":"f","args":{{}}{closing}',
-    f'{opening}f{closing}',
-    f'{opening}{{f}}{closing}',
-    f'{opening}{{"name":"f"}}}}{closing}',
-    f'{opening}[]{closing}',
-    f'{opening}{{}}{closing}',
-    f'{opening}{{"name":"f","args":"f"}}{closing}',
-    f'{opening}{{"name":"f","f":"f"}}{closing}',
-  )
-  return tuple(parse(text, style).error for text in faulty)
+  texts = _notation(style).faulty(style)
+  return tuple(parse(text, style).error for text in texts)
 
 
 def as_call(call: types.ToolCall | Mapping[str, Any]) -> types.ToolCall:
@@ -117,74 +108,28 @@ def as_call(call: types.ToolCall | Mapping[str, Any]) -> types.ToolCall:
   if isinstance(call, types.ToolCall):
     return call
   call = call.get('function', call)
-  arguments = call.get('arguments', call.get('args', {}))
-  if isinstance(arguments, str):
-    arguments = json.loads(arguments)
-  return types.ToolCall(call['name'], arguments)
+  given = call.get('arguments', call.get('args', {}))
+  if isinstance(given, str):
+    given = json.loads(given)
+  return types.ToolCall(call['name'], given)
 
 
-def _parse_one(
-  text: str, start: int, closing: str
-) -> tuple[types.ToolCall, int]:
-  """Parses the JSON and the closing tag; returns the call and what follows."""
-  start = _skip_space(text, start)
-  try:
-    value, end = _DECODER.raw_decode(text, start)
-  except json.JSONDecodeError as e:
-    if e.pos >= len(text):
-      raise _MalformedCall('the call is cut off') from e
-    where = f'{e.msg[:1].lower()}{e.msg[1:]} at character {e.pos - start}'
-    raise _MalformedCall(f'not JSON: {where}') from e
-  except RecursionError as e:
-    raise _MalformedCall('not JSON: nested too deeply') from e
-  except ValueError as e:
-    raise _MalformedCall(f'not JSON: {str(e)[:60]}') from e
-  end = _skip_space(text, end)
-  if not text.startswith(closing, end):
-    if closing in text[end:]:
-      raise _MalformedCall('not JSON: extra text after the object')
-    raise _MalformedCall('the closing tag is missing')
-  return _as_call(value), end + len(closing)
+def _notation(style: chat.Style) -> Any:
+  found = CALLS.get(style.calls)
+  if found is None:
+    near = difflib.get_close_matches(str(style.calls), CALLS, n=1)
+    hint = f'; did you mean {near[0]!r}?' if near else ''
+    raise ValueError(
+      f'notation of calls {style.calls!r} is not one of {sorted(CALLS)}{hint}'
+    )
+  return found
 
 
-def _as_call(value: Any) -> types.ToolCall:
-  if not isinstance(value, dict):
-    raise _MalformedCall(f'a {_json_type(value)}, not an object')
-  name = value.get('name')
-  if not isinstance(name, str) or not name:
-    raise _MalformedCall('the tool name is missing')
-  if not value.keys() <= _KEYS:
-    extra = sorted(value.keys() - _KEYS)[0]
-    raise _MalformedCall(f'unknown key {json.dumps(extra)[:40]}')
-  if len(value) == 3:
-    raise _MalformedCall('args are given twice')
-  arguments = value.get('args', value.get('arguments', {}))
-  if not isinstance(arguments, dict):
-    raise _MalformedCall(f'args are a {_json_type(arguments)}, not an object')
-  return types.ToolCall(name, arguments)
-
-
-def _json_type(value: Any) -> str:
-  if value is None:
-    return 'null'
-  names = {bool: 'boolean', str: 'string', list: 'list', dict: 'object'}
-  return names.get(type(value), 'number')
-
-
-def _failed(content: str, style: chat.Style, what: str) -> types.ParseResult:
-  error = (
-    f'malformed call: {what}. Write {{"name":"TOOL","{style.arguments}":'
-    '{...}} between tool_call tags.'
-  )
-  return types.ParseResult(content, (), error)
-
-
-def _tags(style: chat.Style) -> tuple[str, str]:
-  return style.call[0].strip(), style.call[1].strip()
-
-
-def _skip_space(text: str, start: int) -> int:
-  end = len(text)
-  while start < end and text[start] in ' \t\r\n':
-    start += 1
-  return start
+def _after_reasoning(text: str, style: chat.Style) -> str:
+  opening, closing = (mark.strip() for mark in style.think)
+  _, ends, said = text.partition(closing)
+  if ends:
+    return said
+  if opening in text:
+    raise common.MalformedCall('the reasoning never ends')
+  return text

@@ -5,46 +5,6 @@ import pytest
 from agentrl_jax import envs, types
 from agentrl_jax.envs import base
 
-SCHEMA = {
-  'properties': {
-    'text': {'type': 'string'},
-    'count': {'type': 'integer'},
-    'share': {'type': 'number'},
-    'sure': {'type': 'boolean'},
-    'many': {'type': 'array'},
-    'more': {'type': 'object'},
-    'side': {'type': 'string', 'enum': ['left', 'right']},
-  },
-  'required': ['text'],
-}
-
-
-@pytest.mark.parametrize(
-  'arguments, problem',
-  [
-    ({'text': 'a'}, ''),
-    ({'text': 'a', 'count': 1, 'share': 0.5, 'sure': True, 'many': []}, ''),
-    ({'text': 'a', 'more': {}, 'side': 'left', 'share': 2}, ''),
-    ({}, 'missing argument text'),
-    ({'text': 1}, 'text must be of type string'),
-    ({'text': None}, 'text must be of type string'),
-    ({'text': '\ud800'}, 'text must be plain text'),
-    ({'text': 'a', 'count': True}, 'count must be of type integer'),
-    ({'text': 'a', 'count': 1.0}, 'count must be of type integer'),
-    ({'text': 'a', 'share': False}, 'share must be of type number'),
-    ({'text': 'a', 'side': 'up'}, 'side must be one of left, right'),
-    (['text'], 'arguments must be an object'),
-  ],
-)
-def test_check_arguments(arguments, problem):
-  assert base.check_arguments(SCHEMA, arguments) == problem
-
-
-def test_check_arguments_names_the_allowed_ones():
-  problem = base.check_arguments(SCHEMA, {'text': 'a', 'txt': 1})
-  assert problem.startswith('unknown argument txt; allowed: text, count,')
-
-
 class Echo(base.ToolEnv):
   """Answers what it is told; refuses 'no'; pays for 'yes'."""
 
