@@ -45,6 +45,7 @@ TOOLS = (
   ),
 )
 SYSTEM = 'You book flights with tools.'
+THINK = 'Think first.'
 HINTS = (
   'Hints: search a leg, filter departures before 09:00 sorted by price, check '
   'seats from the cheapest on, order the first with a seat. A sold-out order '
@@ -78,6 +79,8 @@ class FlightEnv(base.ToolEnv):
     shared_noise: whether the members of a group meet the same failures.
     key_orders: how orders enter the state key: 'status' (placed or failed),
       'flight' (which one as well) or 'none'.
+    traces: whether the agent is asked to think before it acts, as it does in
+      demonstrations then.
   """
 
   tools = TOOLS
@@ -103,8 +106,11 @@ class FlightEnv(base.ToolEnv):
     failing_tools: float = 0.0,
     shared_noise: bool = True,
     key_orders: str = 'status',
+    traces: bool = False,
   ):
     super().__init__()
+    if traces:
+      self.system = f'{SYSTEM} {THINK}'
     for value, allowed in (
       (instructions, ('none', 'task', 'task+hints')),
       (key_orders, ('status', 'flight', 'none')),
@@ -177,7 +183,9 @@ class FlightEnv(base.ToolEnv):
     from agentrl_jax.envs import flight_agent
 
     chosen = flight_agent.Rates(**(rates or {}))
-    agent = flight_agent.Agent(seed=seed, rates=chosen)
+    agent = flight_agent.Agent(
+      seed=seed, rates=chosen, traces=options.get('traces', False)
+    )
     return flight_agent.play(task, agent, **options)
 
   def call_search(self, arguments: Mapping[str, Any]) -> str:

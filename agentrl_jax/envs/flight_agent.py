@@ -44,6 +44,18 @@ class Rates:
   malformed: float = 0.01
 
 
+# What goes through its mind before a call, by tool and arguments.
+_THOUGHTS = {
+  'search from to': 'find {from} > {to}',
+  'search query': 'find {query}',
+  'filter dep sort': 'early ones by {sort}',
+  'filter sort': 'all by {sort}',
+  'page': 'more rows',
+  'pick_first': 'see the first',
+  'check_seat flight': 'seats on {flight}?',
+  'order flight': 'take {flight}',
+}
+
 ORACLE = Rates(**dict.fromkeys(Rates.__dataclass_fields__, 0.0))
 
 
@@ -53,11 +65,15 @@ class Agent:
   Args:
     seed: of the mistakes.
     rates: their probabilities.
+    traces: whether it writes a short `<think>` trace before each call.
   """
 
-  def __init__(self, *, seed: int, rates: Rates | None = None):
+  def __init__(
+    self, *, seed: int, rates: Rates | None = None, traces: bool = False
+  ):
     self._draw = random.Random(f'flight_agent {seed}')
     self._rates = Rates() if rates is None else rates
+    self._traces = traces
     self._legs = []
     self._decide = self._search
     self._last = ''
@@ -76,6 +92,8 @@ class Agent:
     else:
       action = self._decide(text)
     self._retry = action
+    if self._traces:
+      action = thoughtful(action)
     if self._errs('malformed'):
       return broken(action)
     return action
@@ -177,6 +195,15 @@ class Agent:
     self._rows += found
     self._last = self._last or ''.join(found[:1])
     return len(found)
+
+
+def thoughtful(action: types.Action) -> types.Action:
+  """The same call after a short trace."""
+  (made,) = action.calls
+  kind = ' '.join((made.name, *sorted(made.arguments)))
+  thought = _THOUGHTS[kind].format(**made.arguments)
+  text = f'<think>{thought}</think>{action.text}'
+  return dataclasses.replace(action, text=text)
 
 
 def play(

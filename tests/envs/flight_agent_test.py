@@ -6,7 +6,8 @@ import dataclasses
 import pytest
 
 from agentrl_jax import types
-from agentrl_jax.envs import flight_agent, flight_world
+from agentrl_jax.envs import flight, flight_agent, flight_world
+from agentrl_jax.text import memory
 
 
 def task(seed, **options):
@@ -121,6 +122,31 @@ def test_a_malformed_call_is_told_and_repeated():
   assert any(
     message.content.startswith('error: malformed call') for message in messages
   )
+
+
+def test_a_trace_goes_before_every_call_and_changes_none():
+  for seed in range(30):
+    plain, thought = (
+      flight.FlightEnv.demonstrate(
+        task(seed), seed=seed, traces=traces, rates={'broad_query': 0.3}
+      )
+      for traces in (False, True)
+    )
+    assert plain[1] == thought[1] and len(plain[0]) == len(thought[0])
+    for one, other in zip(plain[0][1:], thought[0][1:]):
+      if one.role == 'assistant':
+        assert other.content.startswith('<think>') and other.calls == one.calls
+        assert memory.spoken(other.content) == one.content
+      else:
+        assert one == other
+
+
+def test_one_thoughtful_call_to_the_letter():
+  messages, _ = flight.FlightEnv.demonstrate(task(0), seed=0, traces=True)
+  assert messages[0].content == 'You book flights with tools. Think first.'
+  legs = ' > '.join(task(0).data['legs'][0])
+  first = f'<think>find {legs}</think><tool_call>{{"name":"search"'
+  assert messages[2].content.startswith(first)
 
 
 def test_baselines_are_where_the_difficulty_table_needs_them():
