@@ -2,7 +2,7 @@
 
 python tools/play.py flight                                  # type the calls
 python tools/play.py flight --agent=oracle --episodes=1000   # success rate
-python tools/play.py flight --agent=all --episodes=1000      # the whole table
+python tools/play.py sql --agent=all --episodes=1000         # the whole table
 
 A call is typed as the policy writes it, or short: search from=Beijing to=Xian.
 Anything that is no call is the final answer. Options of the environment and its
@@ -14,9 +14,12 @@ import json
 import random
 import shlex
 import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from agentrl_jax import envs, tables, types
-from agentrl_jax.envs import base, flight_agent
+from agentrl_jax.envs import base, contract, flight_agent, scripted
 from agentrl_jax.text import tools as calls
 
 
@@ -43,17 +46,77 @@ def main() -> int:
 
 
 def measure(name: str, agent: str, episodes: int, options: dict) -> int:
-  """Prints success rates as one JSON object a line."""
-  if name != 'flight':
-    raise ValueError(f'scripted agents play flight, not {name!r}')
-  known = flight_agent.AGENTS
+  """Prints success rates and speeds as one JSON object a line."""
+  env_class = tables.resolve(envs.ENVS, name)
+  env_options, task_options = base.split_options(env_class, options)
+  known = agents(name, env_class)
+  turns = getattr(env_class, 'demonstrated_turns', 30)
   if agent != 'all' and agent not in known:
     raise ValueError(f'unknown agent {agent!r}; known: {", ".join(known)}, all')
   for each in known if agent == 'all' else (agent,):
-    rate = flight_agent.baseline_success(each, episodes, **options)
-    row = {'agent': each, 'episodes': episodes, 'success': round(rate, 4)}
+    total, watch = 0.0, Watch()
+    for index in range(episodes):
+      data = env_class.generate(index, **task_options)
+      task = types.Task(name, 'play', index, data)
+      env = watch.on(envs.make(name, **env_options))
+      player = known[each](task)
+      total += scripted.play(env, task, player, max_turns=turns)[1]
+    row = {'agent': each, 'episodes': episodes}
+    row['success'] = round(total / episodes, 4)
+    row['steps_per_s'] = round(watch.steps / watch.seconds)
     print(json.dumps(row), flush=True)
   return 0
+
+
+def agents(name: str, env_class: type) -> Mapping[str, Callable]:
+  """Returns the agents of an environment: name -> f(task)."""
+  if name == 'flight':
+    return {
+      each: lambda task, make=make: make(task.index)
+      for each, make in flight_agent.AGENTS.items()
+    }
+  found = {'random': lambda task: Random(env_class.tools, task.index)}
+  if hasattr(env_class, 'rates'):
+    found['demonstrations'] = lambda task: env_class.agent(
+      task, seed=task.index, rates=env_class.rates
+    )
+  if hasattr(env_class, 'oracle'):
+    found['oracle'] = env_class.oracle
+  return found
+
+
+class Random:
+  """Calls random tools with words that it has seen."""
+
+  def __init__(self, tools: Any, seed: int):
+    self._tools, self._seen = tools, ''
+    self._draw = random.Random(f'random {seed}')
+
+  def act(self, messages: Any) -> types.Action:
+    """Any well-formed call."""
+    self._seen += '\n'.join(message.content for message in messages)
+    return contract.random_action(self._draw, self._tools, self._seen, ())
+
+
+class Watch:
+  """Counts the steps of environments and their CPU seconds."""
+
+  def __init__(self):
+    self.steps, self.seconds = 0, 1e-9
+
+  def on(self, env: Any) -> Any:
+    """Returns the environment, its `step` watched."""
+    step = env.step
+
+    def watched(action):
+      start = time.process_time()
+      result = step(action)
+      self.seconds += time.process_time() - start
+      self.steps += 1
+      return result
+
+    env.step = watched
+    return env
 
 
 def play(name: str, seed: int, options: dict) -> int:
