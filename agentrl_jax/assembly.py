@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -61,6 +62,10 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     except ValueError as e:
       out.append(f'config.rewards: {e}')
   try:
+    auditor(config)
+  except ValueError as e:
+    out.append(f'config.audit_reward: {e}')
+  try:
     chat.style(config.text.style)
   except ValueError as e:
     out.append(f'config.text.style: {e}')
@@ -91,6 +96,12 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
       'directory'
     )
   return out
+
+
+def auditor(config: ml_collections.ConfigDict) -> Callable | None:
+  """Returns the part that judges and never trains, if there is one."""
+  name = config.audit_reward
+  return tables.resolve(REWARDS, name) if name else None
 
 
 def _table_entry(table, name):

@@ -118,9 +118,32 @@ def _policy_fields():
   )
 
 
+def _watch_fields():
+  """Thresholds, and when they count; a threshold of 0 is off."""
+  return dict(
+    every=10,  # iterations between measures of input dependence; 0 = never
+    tasks=8,  # whose first responses are scored under each other's prompts
+    audit_trajectories=64,  # that audit_reward judges an iteration; -1 = all
+    patience=3,  # values in a row beyond a threshold before a warning
+    quiet=10,  # iterations before the same warning comes again
+    solved=0.9,  # success from which a narrow policy is no collapse
+    entropy=0.01,  # nats a token, lowest
+    repeated_calls=0.5,  # share of calls, highest
+    distinct_sequences=0.1,  # share of a group that acts differently, lowest
+    input_dependence=0.3,  # share of the highest so far, lowest
+    length_drift=3.0,  # factor of the response length at the start, > 1
+    dead_groups=0.95,  # share of groups, highest
+    clip_fraction=0.4,  # share of tokens, highest
+    ess=0.3,  # effective share of the sample, lowest
+    grounded_arguments=0.5,  # share of the highest so far, lowest
+    audit_gap=0.1,  # growth of the unconfirmed share of success, highest
+  )
+
+
 def _learning_fields():
   return dict(
     rewards=(('outcome', 1.0),),  # (name, weight) parts, added
+    audit_reward='',  # a name in REWARDS that judges, never trains; '' = none
     advantage=dict(
       estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'
       options=ml_collections.ConfigDict(),  # its keyword arguments
@@ -160,6 +183,7 @@ def _learning_fields():
       sft_every=50,  # updates
       keep=2,  # last checkpoints kept, best by validation besides
     ),
+    watch=_watch_fields(),
     log=dict(
       trajectories=16,  # written an iteration; -1 = all
       tensorboard=True,  # event files beside metrics.jsonl

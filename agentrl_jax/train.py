@@ -30,12 +30,15 @@ from agentrl_jax.learner import objective, optimizer, step, summary
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
   anchors,
+  audit,
   collate,
+  dependence,
   evaluation,
   loop,
   measures,
   selection,
   store,
+  watch,
 )
 from agentrl_jax.rollout.episode import Language
 
@@ -97,6 +100,8 @@ class Trainer:
       keep=c.checkpoint.keep,
       best_metric='eval/success',
     )
+    self._auditor = assembly.auditor(c)
+    self._watch = watch.Watch(c.watch, parts.display.warn)
     self._saved = self._logged = -1
 
   def run(self) -> None:
@@ -139,6 +144,7 @@ class Trainer:
     epochs = self.collate(groups, credit, iteration)
     clock.lap('collate')
     references = self.estimate(epochs)
+    row |= self._dependence(iteration, groups)
     clock.lap('estimate')
     row |= self.update(epochs, references)
     clock.lap('update')
@@ -146,6 +152,14 @@ class Trainer:
     row |= measures.summarize(trajectories)
     row |= {f'advantage/{k}': float(v) for k, v in measured.items()}
     row |= measures.reward_means(trajectories, self._reward_weights)
+    row |= watch.measure(groups)
+    if self._auditor is not None:
+      row |= audit.measure(
+        trajectories,
+        self.config.audit_reward,
+        self._auditor,
+        self.config.watch.audit_trajectories,
+      )
     row |= _sampler_metrics(self.parts.collector.engine, clock)
     row |= clock.metrics()
     row['train/tokens_per_s'] = (
@@ -153,6 +167,7 @@ class Trainer:
     )
     self._write_trajectories(iteration + 1, trajectories, credit, turns)
     self._check_failures(trajectories)
+    row |= self._watch.see(iteration + 1, row)
     return row
 
   def collect(self, iteration: int) -> list[types.Group]:
@@ -289,6 +304,19 @@ class Trainer:
       )
     return row
 
+  def _dependence(self, iteration, groups) -> dict[str, float]:
+    """Measures on the interval how much the policy listens to the task."""
+    c = self.config
+    if not c.watch.every or iteration % c.watch.every:
+      return {}
+    return dependence.measure(
+      _flat(groups),
+      functools.partial(self._scorer.logprobs, self.state.params),
+      num_tasks=c.watch.tasks,
+      row_length=c.train.row_length,
+      num_rows=c.train.rows,
+    )
+
   def _publish(self) -> bool:
     params, version = self.state.params, int(self.state.updates)
     return self.parts.collector.engine.publish(params, version)
@@ -354,6 +382,7 @@ class Trainer:
     self.state, meta = self._checkpoints.restore(latest, self.state)
     self._saved = self._logged = latest
     self.writer.truncate(latest)
+    self._watch.replay(metrics.read(self.workdir))
     self.parts.display.note(f'resumed after iteration {meta["step"]}')
     return int(meta['step'])
 

@@ -86,6 +86,27 @@ _AT_LEAST = {
   'checkpoint.every': 1,
   'checkpoint.sft_every': 1,
   'checkpoint.keep': 1,
+  'watch.every': 0,
+  'watch.tasks': 2,
+  'watch.audit_trajectories': -1,
+  'watch.patience': 1,
+  'watch.quiet': 1,
+  **{
+    f'watch.{name}': 0
+    for name in (
+      'solved',
+      'entropy',
+      'repeated_calls',
+      'distinct_sequences',
+      'input_dependence',
+      'length_drift',
+      'dead_groups',
+      'clip_fraction',
+      'ess',
+      'grounded_arguments',
+      'audit_gap',
+    )
+  },
   'log.trajectories': -1,
 }
 
@@ -173,6 +194,16 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     c.model.num_kv_heads < 1 or c.model.num_heads % c.model.num_kv_heads == 0,
     f'config.model.num_heads={c.model.num_heads}: not a multiple of '
     f'config.model.num_kv_heads={c.model.num_kv_heads}',
+  )
+  check(
+    not 0 < c.watch.length_drift <= 1,
+    f'config.watch.length_drift={c.watch.length_drift}: a factor above 1, or 0 '
+    'for none',
+  )
+  check(
+    c.audit_reward not in (part[0] for part in c.rewards if is_pair(part)),
+    f'config.audit_reward={c.audit_reward!r}: it is among config.rewards; an '
+    'audit is by a part that nobody trains on',
   )
   check(
     c.model.head_dim % 2 == 0,

@@ -139,6 +139,28 @@ def test_an_unknown_reward_and_option_are_told_together(file):
     assert f'config.{part}.options: ' in found
 
 
+def test_an_audit_is_by_a_part_that_nobody_trains_on(file):
+  from agentrl_jax import assembly
+
+  c = config.load(file, {'audit_reward': 'outcome'})
+  (fault,) = faults(config.validate, c, more=assembly.faults(c))
+  assert 'it is among config.rewards' in fault
+  c = config.load(file, {'audit_reward': 'outcom'})
+  (fault,) = faults(config.validate, c, more=assembly.faults(c))
+  assert fault.startswith('config.audit_reward: unknown name')
+  assert 'outcome' in fault
+
+
+def test_thresholds_that_cannot_be(file):
+  c = config.load(file, {'watch.length_drift': '0.5', 'watch.entropy': '-1'})
+  found = faults(config.validate, c)
+  assert [fault.split('=')[0] for fault in found] == [
+    'config.watch.entropy',
+    'config.watch.length_drift',
+  ]
+  config.validate(config.load(file, {'watch.length_drift': '0'}))
+
+
 def test_rows_that_do_not_divide_over_the_mesh():
   c = config.default()
   c.mesh.data, c.mesh.fsdp = -1, 2

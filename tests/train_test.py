@@ -10,7 +10,15 @@ import jax
 import numpy as np
 import pytest
 
-from agentrl_jax import assembly, display, metrics, runtime, train, types
+from agentrl_jax import (
+  assembly,
+  display,
+  metrics,
+  rewards,
+  runtime,
+  train,
+  types,
+)
 from agentrl_jax import config as config_lib
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.rollout import breaker, loop
@@ -353,6 +361,57 @@ def test_similar_states_are_one_where_the_config_says_so(
   ]
   ids = one.turns(groups, 0).anchor_ids
   assert len(np.unique(ids[ids >= 0])) == states * len(groups)
+
+
+def strict(trajectory):
+  """An auditor that confirms the successes of sample 3 alone."""
+  believed = float(trajectory.outcome > 0 and trajectory.sample == 3)
+  return [believed] * len(trajectory.turns)
+
+
+def heard(trainer):
+  """Collects what the trainer's watch says."""
+  texts = []
+  trainer._watch._warn = texts.append
+  return texts
+
+
+def test_a_reward_that_the_audit_does_not_confirm_rings(tmp_path, monkeypatch):
+  monkeypatch.setitem(rewards.REWARDS, 'strict', strict)
+
+  def gamed(entry, draws):
+    return float(entry.sample == 3 or draws.iteration > 0)
+
+  sets = {'audit_reward': 'strict', 'watch.patience': '1'}
+  one, _ = trainer(tmp_path, reward=gamed, **sets)
+  texts = heard(one)
+  one.run()
+  first, second = metrics.read(tmp_path)[1:]
+  assert (first['audit/gap'], second['audit/gap']) == (0.0, 0.75)
+  assert second['audit/strict'] == 0.25 and second['audit/failed'] == 0
+  # The second differs from the mean of 0 and 0.75 by 0.375 > 0.1.
+  (text,) = texts
+  assert text.startswith('iteration 2: audit/gap 0.75 of success is not')
+  # Trained is what the trained reward says.
+  assert second['reward/outcome'] == 1.0
+
+
+def test_input_dependence_is_measured_on_the_interval(tmp_path):
+  sets = {'watch.every': '2', 'train.iterations': '3', 'eval.every': '0'}
+  one, collector = trainer(tmp_path, **sets)
+  collect = collector.collect
+
+  def asked(entries, draws, on_finish=None):
+    """Every task has a prompt of its own."""
+    played = collect(entries, draws, on_finish)
+    return [made.with_first(t, 3 + t.task.index) for t in played]
+
+  collector.collect = asked
+  one.run()
+  rows = metrics.read(tmp_path)
+  measured = ['watch/input_dependence' in row for row in rows]
+  assert measured == [False, True, False, True]
+  assert -1 < rows[1]['watch/input_dependence'] <= 1
 
 
 def test_a_kl_compares_with_the_weights_at_the_start(tmp_path):

@@ -141,6 +141,7 @@ class PolicyObjective:
       'tokens': mask.sum().astype(jnp.float32),
       'entropy': _masked_sum(entropy, mask),
       'ratio': _masked_sum(ratio, mask),
+      'ratio_square': _masked_sum(ratio**2, mask),
       'clipped': _masked_sum(clipped.astype(jnp.float32), mask),
       'gap': _masked_sum(jnp.abs(gap), mask),
       'weight': weights.sum(),

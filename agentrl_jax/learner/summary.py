@@ -32,6 +32,8 @@ def update_metrics(
     'loss/weight': sums['weight'] / count,
     'policy/entropy': sums['entropy'] / tokens,
     'policy/ratio_mean': sums['ratio'] / tokens,
+    # (Σr)² / (N Σr²): 1 while the policy is the one that sampled.
+    'policy/ess': sums['ratio'] ** 2 / max(tokens * sums['ratio_square'], 1e-9),
     'policy/clip_fraction': sums['clipped'] / tokens,
     # Before the first update sampler and learner hold the same weights.
     'policy/first_ratio_deviation': float(first.maxima['ratio']),

@@ -85,6 +85,7 @@ def test_metrics_by_hand(weights):
   ratio = np.exp(gap)
   expected = {
     'ratio': ratio.sum(),
+    'ratio_square': (ratio**2).sum(),
     'gap': np.abs(gap).sum(),
     'clipped': ((ratio < 0.9) | (ratio > 1.3)).sum(),
     'entropy': entropy[batch.mask].sum(),

@@ -16,6 +16,7 @@ def measured(**changes):
     tokens=10.0,
     entropy=20.0,
     ratio=11.0,
+    ratio_square=12.1,
     clipped=1.0,
     gap=0.01,
     weight=1.0,
@@ -33,6 +34,7 @@ def test_means_are_over_updates_or_over_all_tokens():
     'loss/policy': 0.5,  # (0.25 + 0.75) / 2
     'policy/entropy': 1.0,  # (20 + 20) / (10 + 30)
     'policy/ratio_mean': 0.55,  # (11 + 11) / 40
+    'policy/ess': 0.5,  # 22² / (40 · 24.2)
     'policy/clip_fraction': 0.05,
     'sampler/logprob_gap': 0.001,  # of the first update alone
     'policy/first_ratio_deviation': 0.003,

@@ -1,5 +1,6 @@
 """Made-up trajectories and a scripted sampler for the tests of the rollout."""
 
+import dataclasses
 import functools
 import random
 
@@ -63,6 +64,14 @@ def append_only(lengths, *, reward=0.0, prompt=2, reply=1, **fields):
       spans.append((reply, False))
       at += reply
   return trajectory(turns, [context(*spans)], **fields)
+
+
+def with_first(played, token):
+  """The same trajectory, its first context beginning with another token."""
+  first, *rest = played.contexts
+  tokens = (token, *first.tokens[1:])
+  contexts = (dataclasses.replace(first, tokens=tokens), *rest)
+  return dataclasses.replace(played, contexts=contexts)
 
 
 @functools.cache

@@ -1,0 +1,50 @@
+"""Does a verifier that nobody trains on agree with the reward?"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from agentrl_jax import rewards, types
+
+
+def measure(
+  trajectories: Sequence[types.Trajectory],
+  name: str,
+  part: Callable,
+  limit: int = -1,
+) -> dict[str, float]:
+  """Judges an iteration by a held-out verifier.
+
+  Args:
+    trajectories: with `rewards['total']`; none is changed.
+    name: of the verifier.
+    part: as in `rewards.REWARDS`.
+    limit: how many to judge, spread over the batch; -1 = all.
+
+  Returns:
+    `audit/NAME`: mean episode sum. `audit/success`: share with a sum above 0.
+    `audit/gap`: by how much the share of the trained reward is higher on the
+    same trajectories. `audit/failed`: judgements that failed, in no mean.
+  """
+  judged = [t for t in trajectories if t.stop_reason.trainable]
+  if 0 <= limit < len(judged):
+    places = np.linspace(0, len(judged) - 1, limit).round().astype(int)
+    judged = [judged[i] for i in places]
+  trained, audited, failed = [], [], 0
+  for t in judged:
+    scored = rewards.score(t, {name: part})
+    if scored.stop_reason is types.StopReason.REWARD_ERROR:
+      failed += 1
+      continue
+    audited.append(sum(scored.rewards[name]))
+    trained.append(sum(t.rewards['total']))
+  short = name.rpartition(':')[2]
+  if not audited:
+    return {'audit/failed': float(failed)}
+  success = float(np.mean(np.greater(audited, 0)))
+  return {
+    f'audit/{short}': float(np.mean(audited)),
+    'audit/success': success,
+    'audit/gap': float(np.mean(np.greater(trained, 0))) - success,
+    'audit/failed': float(failed),
+  }

@@ -1,0 +1,68 @@
+"""The gap by hand; a verifier that fails judges nobody."""
+
+import pytest
+import rollout_fakes as made
+
+from agentrl_jax import types
+from agentrl_jax.rollout import audit
+
+StopReason = types.StopReason
+
+
+def played(*rewards):
+  return [made.append_only([1, 1], reward=reward) for reward in rewards]
+
+
+def strict(trajectory):
+  """Believes in rewards of 2 and more; the number is in the first turn."""
+  return [float(trajectory.outcome >= 2), 0.0]
+
+
+def test_the_gap_by_hand():
+  failed = made.append_only([1], reward=2.0, stop_reason=StopReason.ENV_ERROR)
+  row = audit.measure([*played(0, 1, 2, 3), failed], 'my.module:strict', strict)
+  # Trained: 3 of 4 above 0. Audit: 2 of 4.
+  assert row == {
+    'audit/strict': 0.5,
+    'audit/success': 0.5,
+    'audit/gap': 0.25,
+    'audit/failed': 0.0,
+  }
+
+
+def test_who_agrees_has_no_gap():
+  def same(trajectory):
+    return [turn.reward for turn in trajectory.turns]
+
+  assert audit.measure(played(0, 1, 1), 'same', same)['audit/gap'] == 0.0
+
+
+def test_a_failed_judgement_is_counted_and_in_no_mean():
+  def moody(trajectory):
+    if trajectory.outcome == 1:
+      raise OSError('no judge')
+    return strict(trajectory)
+
+  row = audit.measure(played(0, 1, 2), 'moody', moody)
+  assert row['audit/failed'] == 1.0 and row['audit/moody'] == 0.5
+  assert row['audit/gap'] == 0.0
+  assert audit.measure(played(1, 1), 'moody', moody) == {'audit/failed': 2.0}
+
+
+@pytest.mark.parametrize('limit, seen', [(-1, 9), (3, 3), (9, 9), (20, 9)])
+def test_a_sample_is_spread_over_the_batch(limit, seen):
+  asked = []
+
+  def note(trajectory):
+    asked.append(trajectory.outcome)
+    return [0.0, 0.0]
+
+  audit.measure(played(*range(9)), 'note', note, limit)
+  assert len(asked) == seen and (asked[0], asked[-1]) == (0, 8)
+
+
+def test_trajectories_stay_as_they_were():
+  some = played(1, 2)
+  before = list(some)
+  audit.measure(some, 'strict', strict)
+  assert some == before and 'strict' not in some[0].rewards
