@@ -5,6 +5,7 @@ import pytest
 from agentrl_jax import envs, types
 from agentrl_jax.envs import base
 
+
 class Echo(base.ToolEnv):
   """Answers what it is told; refuses 'no'; pays for 'yes'."""
 

@@ -1,5 +1,7 @@
 """Locks: the token stream of every style, its masks, and that it only grows."""
 
+import json
+
 import hypothesis
 import pytest
 import text_conversations as shared
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentrl_jax import types
 from agentrl_jax.text import chat, templates, tokenizer, tools
+from agentrl_jax.text.calls import CALLS
 
 CONVERSATIONS = {
   'single': [shared.USER],
@@ -185,3 +188,107 @@ def test_the_exported_jinja_says_what_we_render(name, setting, tmp_path):
     tok, tmp_path, messages, shared.SCHEMAS, None, add_generation_prompt=True
   )
   assert list(templates.open(tok, style, messages, shared.SCHEMAS).ids) == ids
+
+
+def text_of(style, messages, schemas=()):
+  tok = tokenizer.train(['a'], vocab_size=300, style=style)
+  return tok.decode(templates.open(tok, style, messages, schemas).ids)
+
+
+F = {'type': 'function', 'function': {'name': 'f'}}
+
+
+def test_llama3_layout_by_hand():
+  messages = [
+    {'role': 'system', 'content': ' Book. '},
+    {'role': 'user', 'content': 'Xian\n'},
+    shared.calling(types.ToolCall('f', {'a': 1})),
+    shared.reply('one\n"two"'),
+  ]
+
+  def part(role, content):
+    return f'<|start_header_id|>{role}<|end_header_id|>\n\n{content}'
+
+  dates = 'Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n'
+  tail = (
+    part('assistant', '{"name": "f", "parameters": {"a": 1}}<|eot_id|>')
+    + part('ipython', '"one\\n\\"two\\""<|eot_id|>')
+    + part('assistant', '')
+  )
+  assert text_of('llama3', messages) == (
+    '<|begin_of_text|>'
+    + part('system', dates + 'Book.<|eot_id|>')
+    + part('user', 'Xian<|eot_id|>')
+    + tail
+  )
+  listing = json.dumps(F, indent=4) + '\n\n'
+  shown = text_of('llama3', messages[1:], [F])
+  assert shown.endswith(
+    'Do not use variables.\n\n' + listing + 'Xian<|eot_id|>' + tail
+  )
+  assert part('system', f'Environment: ipython\n{dates}<|eot_id|>') in shown
+
+
+def test_qwen3_layout_by_hand():
+  thought = '<think>\nHm.\n</think>\n\n'
+  call = '<tool_call>\n{"name": "f", "arguments": {"a": 1}}\n</tool_call>'
+  messages = [
+    {'role': 'user', 'content': 'Xian'},
+    shared.calling(types.ToolCall('f', {'a': 1}), content=thought),
+    shared.reply('one'),
+    shared.reply('two'),
+  ]
+  asked = '<|im_start|>user\nXian<|im_end|>\n'
+  replies = (
+    '<|im_start|>user\n<tool_response>\none\n</tool_response>\n<tool_response>\n'
+    'two\n</tool_response><|im_end|>\n'
+  )
+  header = '<|im_start|>assistant\n'
+  body = asked + header + thought + call + '<|im_end|>\n' + replies + header
+  assert text_of('qwen3', messages) == text_of('qwen3_strip', messages) == body
+  again = [*messages, messages[0]]
+  after = asked + header
+  assert text_of('qwen3', again) == body.removesuffix(header) + after
+  assert text_of('qwen3_strip', again) == (
+    body.removesuffix(header).replace(thought, '') + after
+  )
+  empty = '<think>\n\n</think>\n\n'
+  assert text_of('qwen3_nothink', messages[:1]) == asked + header + empty
+  listed = text_of('qwen3', messages, [F])
+  assert listed.startswith('<|im_start|>system\n# Tools\n\nYou may call')
+
+
+def test_stripping_is_for_prompts_only():
+  """What is sampled later, or shown for fine-tuning, keeps its reasoning."""
+  tok = tokenizer.train(['a'], vocab_size=300, style='qwen3_strip')
+  thought = '<think>\nHm.\n</think>\n\n'
+  said = types.Message('assistant', thought + 'Yes.')
+  messages = [shared.USER, said, shared.USER]
+  opened = templates.open(tok, 'qwen3_strip', messages)
+  assert '</think>' not in tok.decode(opened.ids)
+  rendered = templates.render(tok, 'qwen3_strip', messages)
+  sampled = [i for i, m in zip(rendered.ids, rendered.sampled_mask) if m]
+  assert tok.decode(sampled) == thought + 'Yes.<|im_end|>'
+
+
+def test_schemas_need_a_message_to_stand_in():
+  tok = tokenizer.train(['a'], vocab_size=300, style='llama3')
+  for messages in ([], [shared.SYSTEM], [shared.reply('a')]):
+    with pytest.raises(ValueError, match='tools in the first user message'):
+      templates.open(tok, 'llama3', messages, [F])
+
+
+@pytest.mark.parametrize('calls', sorted(CALLS))
+@pytest.mark.parametrize('layout', ('chatml', 'qwen3', 'llama3'))
+def test_a_prompt_tells_the_notation_that_is_read(layout, calls):
+  style = chat.style(f'{layout}+{calls}')
+  shown = text_of(style, [shared.USER], [F])
+  assert json.dumps(F) in shown or layout + calls == 'llama3llama'
+  word = {
+    'hermes': '"arguments": <args',
+    'xml': '<parameter=PARAMETER>',
+    'llama': '"parameters": ',
+    'python': '[NAME(PARAMETER=VALUE',
+    'react': 'Action Input: {',
+  }
+  assert [name for name in word if word[name] in shown] == [calls]

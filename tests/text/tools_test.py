@@ -1,7 +1,7 @@
 """Locks: what counts as a call, what each fault is called, no exceptions."""
 
-import json
-from typing import Literal
+import dataclasses
+import keyword
 
 import hypothesis
 import pytest
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from agentrl_jax import types
 from agentrl_jax.text import chat, tools
+from agentrl_jax.text.calls import CALLS
 
 OPEN, CLOSE = '<tool_call>', '</tool_call>'
 
@@ -85,49 +86,109 @@ json_values = st.recursive(
   | st.integers(-(2**53), 2**53)
   | st.floats(allow_nan=False, allow_infinity=False)
   | st.text()
-  | st.sampled_from([OPEN, CLOSE, '<|end|>', '<|im_end|>']),
+  | st.sampled_from(
+    [OPEN, CLOSE, '<|end|>', '<|im_end|>', '</parameter>', '\nAction: f', '1']
+  ),
   lambda inner: (
     st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
   ),
   max_leaves=6,
 )
-calls = st.builds(
-  types.ToolCall,
-  st.text(min_size=1),
-  st.dictionaries(st.text(), json_values, max_size=3),
+# Names that every notation can write; JSON takes any.
+names = st.from_regex(r'[a-z][a-z0-9_]{0,9}', fullmatch=True).filter(
+  lambda name: not keyword.iskeyword(name)
 )
+some_calls = {
+  name: st.builds(
+    types.ToolCall, key, st.dictionaries(argument, json_values, max_size=3)
+  )
+  for name, key, argument in (
+    ('hermes', st.text(min_size=1), st.text()),
+    ('llama', st.text(min_size=1), st.text()),
+    ('xml', names, names),
+    ('python', names, st.text()),
+    ('react', names, st.text()),
+  )
+}
+NAMES = [
+  *sorted(chat.STYLES),
+  *(f'{layout}+{name}' for layout in ('tiny_think', 'qwen3') for name in CALLS),
+]
 
 
 @hypothesis.given(
-  st.lists(calls, min_size=1, max_size=3), st.sampled_from(sorted(chat.STYLES))
+  st.data(),
+  st.sampled_from(NAMES),
+  st.sampled_from(['', 'Two things.', '<think>\nHm.\n</think>\n\n']),
 )
-@hypothesis.settings(deadline=None)
-def test_well_formed_calls_round_trip(made, style):
-  rendered = [tools.render_call(call, style) for call in made]
-  text = chat.style(style).call_separator.join(rendered)
+@hypothesis.settings(deadline=None, max_examples=300)
+def test_well_formed_calls_round_trip(data, name, prose):
+  style = chat.style(name)
+  made = data.draw(st.lists(some_calls[style.calls], min_size=1, max_size=3))
+  text = tools.written(prose, made, style)
   result = tools.parse(text, style)
   assert result.error == ''
   assert list(result.calls) == made
-  for one in rendered:
-    inside = one.removeprefix(OPEN).removesuffix(CLOSE)
-    assert not any(name in inside for name in chat.style(style).specials)
+  assert result.content == prose.rstrip()
+  assert tools.written(text, made, style) == text
+  tags = len(made) if style.calls in ('hermes', 'xml') else 0
+  for special in set(style.specials) - {'<think>', '</think>'}:
+    assert text.count(special) == (tags if special in (OPEN, CLOSE) else 0)
 
 
 pieces = st.one_of(
   st.text(max_size=8),
   st.sampled_from(
-    [OPEN, CLOSE, '{"name":"f","args":{', '}}', '"', ':', '\\', '\ud800']
+    [
+      *(OPEN, CLOSE, '{"name":"f","args":{', '}}', '"', ':', '\\', '\ud800'),
+      *('<function=f>', '<parameter=x>', '</parameter>', '</function>', '\n'),
+      *('\n[f(x=', '**{', "'", ')]', '-', '\nAction: f\n', 'Action Input: {'),
+      *('<think>', '</think>', '<|python_tag|>', ';', '\n{"name"'),
+    ]
   ),
 )
 
 
-@hypothesis.given(
-  st.lists(pieces, max_size=10), st.sampled_from(sorted(chat.STYLES))
-)
-@hypothesis.settings(deadline=None, max_examples=300)
+@hypothesis.given(st.lists(pieces, max_size=12), st.sampled_from(NAMES))
+@hypothesis.settings(deadline=None, max_examples=600)
 def test_nothing_crashes_the_parser(parts, style):
-  result = tools.parse(''.join(parts), style)
-  assert not (result.error and result.calls)
+  schemas = {'f': {'properties': {'x': {'type': ['string', 'null']}}}}
+  for known in (None, schemas):
+    result = tools.parse(''.join(parts), style, known)
+    assert not (result.error and result.calls)
+    assert '\n' not in result.error
+    for call in result.calls:
+      assert tools.validate_call(call, schemas) or call.name == 'f'
+
+
+def test_reasoning_holds_no_calls():
+  inside = wrapped('{"name":"f"}')
+  result = tools.parse(f'<think>{inside}</think>{inside}', 'qwen3')
+  assert [call.name for call in result.calls] == ['f']
+  assert result.content == f'<think>{inside}</think>'
+  assert tools.parse(f'<think>{inside}</think>So.', 'qwen3').calls == ()
+  cut = tools.parse(f'<think>{inside}', 'tiny_think')
+  assert 'the reasoning never ends' in cut.error
+  assert len(tools.parse(inside + '<think>', 'tiny').error) > 0
+
+
+def test_calls_in_the_notation_of_demonstrations_are_written_anew():
+  shown = 'So.' + wrapped('{"name":"f","args":{"a":1}}')
+  call = types.ToolCall('f', {'a': 1})
+  assert tools.written(shown, [call]) == shown
+  assert tools.written(shown, [call], 'chatml') == shown  # it reads both keys
+  assert tools.written(shown, [call], 'tiny+python') == 'So.\n[f(a=1)]'
+  assert tools.written('So.', (), 'tiny+python') == 'So.'
+
+
+def test_an_unknown_notation_is_named():
+  with pytest.raises(ValueError, match="did you mean 'python'"):
+    tools.parse('', 'tiny+pyhton')
+  with pytest.raises(ValueError, match="did you mean 'tiny'"):
+    tools.parse('', 'tinny+xml')
+  style = dataclasses.replace(chat.STYLES['tiny'], calls='hermse')
+  with pytest.raises(ValueError, match="did you mean 'hermes'"):
+    tools.parse('', style)
 
 
 def test_render_is_compact_and_refuses_what_is_not_json():
@@ -141,65 +202,8 @@ def test_render_is_compact_and_refuses_what_is_not_json():
       tools.render_call(types.ToolCall('f', {'a': value}))
 
 
-def search(
-  origin: str,
-  sort: Literal['price', 'time'] = 'price',
-  stops: list[int] | None = None,
-  *,
-  direct: bool = False,
-) -> str:
-  """Finds flights.
-
-  Only today's.
-
-  Args:
-    origin: a city, such
-      as Xian.
-    sort: order of the rows.
-  """
-  return origin
-
-
-def test_schema_from_function():
-  schema = tools.schema_from_function(search)
-  assert schema == {
-    'type': 'function',
-    'function': {
-      'name': 'search',
-      'description': "Finds flights.\n\nOnly today's.",
-      'parameters': {
-        'type': 'object',
-        'properties': {
-          'origin': {'type': 'string', 'description': 'a city, such as Xian.'},
-          'sort': {
-            'type': 'string',
-            'enum': ['price', 'time'],
-            'description': 'order of the rows.',
-          },
-          'stops': {
-            'anyOf': [
-              {'type': 'array', 'items': {'type': 'integer'}},
-              {'type': 'null'},
-            ]
-          },
-          'direct': {'type': 'boolean'},
-        },
-        'required': ['origin'],
-      },
-    },
-  }
-  json.dumps(schema)
-
-
-def test_schema_refuses_what_it_cannot_say():
-  def bad(x: complex):
-    """Does things."""
-
-  with pytest.raises(ValueError, match="'x'"):
-    tools.schema_from_function(bad)
-
-
-def test_error_texts_cover_the_usual_faults():
-  texts = tools.error_texts('tiny')
+@pytest.mark.parametrize('style', NAMES)
+def test_error_texts_cover_the_usual_faults(style):
+  texts = tools.error_texts(style)
   assert len(set(texts)) == len(texts) >= 6
   assert all(text.startswith('malformed call: ') for text in texts)

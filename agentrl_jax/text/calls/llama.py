@@ -86,7 +86,6 @@ def faulty(style: chat.Style) -> tuple[str, ...]:
   return (
     '{"name":',
     '{"name":"f"} f',
-    '{"name":"f","parameters":{}',
     '{"name":f}',
     '{f}',
     '{}',

@@ -106,7 +106,6 @@ def faulty(style: chat.Style) -> tuple[str, ...]:
     closing,
     f'{opening}<function=>{_CLOSE}{closing}',
     f'{opening}<function=f>f{_CLOSE}{closing}',
-    f'{opening}<function=f>{closing}',
     f'{opening}<function=f><parameter=f>f{_CLOSE}{closing}',
     f'{opening}<function=f>{parameter}{parameter}{_CLOSE}{closing}',
     f'{opening}<function=f>{_CLOSE}',
