@@ -155,7 +155,8 @@ def faults(
   for field, names in (tables or {}).items():
     if ':' not in str(flat[field]) and flat[field] not in names:
       out.append(_choice(field, flat[field], names))
-  return out + _relations(config) + _mesh_faults(config, num_devices)
+  out += _relations(config) + _watch_faults(config)
+  return out + _mesh_faults(config, num_devices)
 
 
 def is_pair(part: Any) -> bool:
@@ -194,16 +195,6 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     c.model.num_kv_heads < 1 or c.model.num_heads % c.model.num_kv_heads == 0,
     f'config.model.num_heads={c.model.num_heads}: not a multiple of '
     f'config.model.num_kv_heads={c.model.num_kv_heads}',
-  )
-  check(
-    not 0 < c.watch.length_drift <= 1,
-    f'config.watch.length_drift={c.watch.length_drift}: a factor above 1, or 0 '
-    'for none',
-  )
-  check(
-    c.audit_reward not in (part[0] for part in c.rewards if is_pair(part)),
-    f'config.audit_reward={c.audit_reward!r}: it is among config.rewards; an '
-    'audit is by a part that nobody trains on',
   )
   check(
     c.model.head_dim % 2 == 0,
@@ -247,6 +238,21 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     len(c.rewards) > 0 and all(map(is_pair, c.rewards)),
     'config.rewards: a non-empty tuple of (name, weight) pairs',
   )
+  return faults
+
+
+def _watch_faults(c: ml_collections.ConfigDict) -> list[str]:
+  faults = []
+  if 0 < c.watch.length_drift <= 1:
+    faults.append(
+      f'config.watch.length_drift={c.watch.length_drift}: a factor above 1, or '
+      '0 for none'
+    )
+  if c.audit_reward in (part[0] for part in c.rewards if is_pair(part)):
+    faults.append(
+      f'config.audit_reward={c.audit_reward!r}: it is among config.rewards; an '
+      'audit is by a part that nobody trains on'
+    )
   return faults
 
 
