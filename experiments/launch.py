@@ -71,6 +71,7 @@ def main(argv: list[str] | None = None) -> int:
       display.stage('loading jax')
       from agentrl_jax import checkpoint, train
       from agentrl_jax.rollout import breaker, loop
+      from agentrl_jax.text import memory
 
       check(config)
       with runtime.locked(workdir):
@@ -85,7 +86,11 @@ def main(argv: list[str] | None = None) -> int:
     except loop.Interrupted:
       display.warn('stopped; the same command goes on from here')
       return stop.exit_code
-    except (FloatingPointError, breaker.TooManyFailures) as e:
+    except (
+      FloatingPointError,
+      breaker.TooManyFailures,
+      memory.Drift,
+    ) as e:
       display.warn(str(e))
       return 1
   return 0

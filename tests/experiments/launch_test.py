@@ -250,6 +250,20 @@ def wait_for(process, condition, seconds=500):
     time.sleep(0.01)
 
 
+def test_history_that_may_not_be_rewritten_stops_it_by_both_texts(tmp_path):
+  code, output = launch(
+    tmp_path,
+    '--config.text.style=tiny_think',
+    "--config.env.options={'legs': 1, 'traces': True}",
+    '--config.rollout.thinking=strip',
+    '--config.rollout.drift=raise',
+  )
+  assert code == 1, output
+  shown = ' '.join(output.split())
+  assert "there was '<think>" in shown and "now it is '<tool_call>" in shown
+  assert 'Traceback' not in output
+
+
 def test_a_finished_run_rerun_changes_nothing(whole):
   before = rows(whole[0])
   code, output = launch(whole[0])
