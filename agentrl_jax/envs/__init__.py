@@ -13,6 +13,7 @@ from agentrl_jax.envs import (
   desk,
   flight,
   frozen_lake,
+  mix,
   panels,
   search,
   sokoban,
@@ -27,6 +28,7 @@ ENVS = {
   'sql': sql.SqlEnv,
   'search': search.SearchEnv,
   'desk': desk.DeskEnv,
+  'mix': mix.MixEnv,
 }
 
 

@@ -39,8 +39,10 @@ def evaluate(
     played = collector.collect(entries, draws)
     shown = shown or played
     numbers = measures.summarize(played, name)
-    for key in ('success', 'turns', 'invalid_turns', 'grounded_arguments'):
-      metrics[f'{name}/{key}{mode}'] = numbers[f'{name}/{key}']
+    kept = [key for key in numbers if key.startswith(f'{name}/success')]
+    for key in ('turns', 'invalid_turns', 'grounded_arguments'):
+      kept.append(f'{name}/{key}')
+    metrics |= {key + mode: numbers[key] for key in kept}
     if not mode:
       success = numbers[f'{name}/success']
       metrics[f'{name}/interval'] = measures.interval(success, len(tasks))

@@ -53,7 +53,8 @@ def summarize(
   """Returns success, return, lengths, validity and stop reasons.
 
   Means are over trajectories that may be judged: infrastructure failures are
-  counted under `stop/` and in no mean.
+  counted under `stop/` and in no mean. Tasks of a mix say which world they are
+  of (`data['env']`): `success_WORLD` is that of each.
   """
   judged = [t for t in trajectories if t.stop_reason.trainable]
   turns = [turn for t in judged for turn in t.turns]
@@ -78,6 +79,12 @@ def summarize(
     'sampled_tokens': float(sum(sampled)),
     'trajectories': float(len(trajectories)),
   }
+  worlds = collections.defaultdict(list)
+  for t in judged:
+    if 'env' in t.task.data:
+      worlds[t.task.data['env']].append(t.outcome > 0)
+  for world in sorted(worlds):
+    numbers[f'success_{world}'] = mean(worlds[world])
   out = {f'{prefix}/{name}': value for name, value in numbers.items()}
   if prefix == 'rollout':
     for reason in types.StopReason:

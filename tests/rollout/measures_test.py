@@ -82,6 +82,22 @@ def test_summary_by_hand():
   assert math.isnan(row['rollout/grounded_arguments'])  # nobody called
 
 
+def test_success_of_each_world_of_a_mix():
+  def played(world, reward, stop=StopReason.DONE):
+    task = types.Task('mix', 'train', 0, {'env': world, 'data': {}})
+    return made.append_only([1], reward=reward, task=task, stop_reason=stop)
+
+  row = measures.summarize(
+    [
+      *(played('sql', 1.0), played('sql', 0.0), played('desk', 1.0)),
+      played('desk', 0.0, StopReason.ENV_ERROR),  # in no mean
+    ]
+  )
+  worlds = {key: row[key] for key in row if key.startswith('rollout/success_')}
+  assert worlds == {'rollout/success_desk': 1.0, 'rollout/success_sql': 0.5}
+  assert row['rollout/success'] == pytest.approx(2 / 3)
+
+
 def test_nobody_to_judge_is_not_a_number_and_never_zero():
   row = measures.summarize([some()[2]], 'eval')
   assert math.isnan(row['eval/success'])
