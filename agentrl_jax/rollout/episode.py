@@ -191,7 +191,7 @@ class Episode:
       self._language.tokenizer, self._language.style, ids
     )
     spoken = memory_lib.spoken(self._text)
-    self._parsed = tools.parse(spoken, self._language.style)
+    self._parsed = tools.parse(spoken, self._language.style, self._schemas)
     if stopped:
       calls, error = self._parsed.calls, self._parsed.error
       return types.Action(spoken, calls, error)

@@ -41,10 +41,10 @@ def open(  # noqa: A001 - the name that API.md fixes
   """
   style = chat.style(style)
   messages = _without_old_reasoning(style, messages)
-  pieces, _ = _conversation(tokenizer, style, messages, tools)
+  pieces, sampled = _conversation(tokenizer, style, messages, tools)
   pieces += _between(tokenizer, style, messages)
   pieces += tokenizer.split(style.headers['assistant'])
-  ids = _encode(tokenizer, pieces)
+  ids, _ = _tokens(tokenizer, pieces, sampled)
   return types.Tokens(tuple(ids), (False,) * len(ids))
 
 
@@ -103,15 +103,7 @@ def render(
   """
   style = chat.style(style)
   pieces, sampled = _conversation(tokenizer, style, messages, tools)
-  ids: list[int] = []
-  mask: list[bool] = []
-  start = 0
-  for first, last in [*sampled, (len(pieces), len(pieces))]:
-    for value, part in enumerate((pieces[start:first], pieces[first:last])):
-      part_ids = _encode(tokenizer, part)
-      ids += part_ids
-      mask += [bool(value)] * len(part_ids)
-    start = last
+  ids, mask = _tokens(tokenizer, pieces, sampled)
   return types.Tokens(tuple(ids), tuple(mask))
 
 
@@ -274,6 +266,26 @@ def _completion(
 ) -> Pieces:
   content = tool_calls.written(_content(message, style), _calls(message), style)
   return [*tokenizer.split(content, style.tags), *tokenizer.split(style.end)]
+
+
+def _tokens(
+  tokenizer: Tokenizer, pieces: Pieces, sampled: Sequence[tuple[int, int]]
+) -> tuple[list[int], list[bool]]:
+  """Encodes what was sampled apart from what stands around it.
+
+  A policy cannot draw a token that begins in its header: no token of history
+  may do so either.
+  """
+  ids: list[int] = []
+  mask: list[bool] = []
+  start = 0
+  for first, last in [*sampled, (len(pieces), len(pieces))]:
+    for value, part in enumerate((pieces[start:first], pieces[first:last])):
+      part_ids = _encode(tokenizer, part)
+      ids += part_ids
+      mask += [bool(value)] * len(part_ids)
+    start = last
+  return ids, mask
 
 
 def _encode(tokenizer: Tokenizer, pieces: Pieces) -> list[int]:

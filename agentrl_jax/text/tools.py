@@ -21,15 +21,15 @@ validate_call = arguments.validate_call
 def parse(
   text: str,
   style: str | chat.Style = 'tiny',
-  schemas: Mapping[str, Mapping[str, Any]] | None = None,
+  schemas: Sequence[Mapping[str, Any]] = (),
 ) -> types.ParseResult:
   """Splits a completion into prose and calls.
 
   Args:
     text: completion without its end token.
     style: a name that `chat.style` knows, or a style.
-    schemas: tool name -> schema of its parameters; notations without types
-      ('xml') read values by it.
+    schemas: of the tools, as of `templates.open`; notations without types
+      ('xml') read values by them.
 
   Returns:
     `content` (reasoning and prose before the first call), `calls` in order, and
@@ -47,7 +47,7 @@ def parse(
     if start < 0:
       return types.ParseResult(text)
     content = text[: len(text) - len(said) + start]
-    found = notation.read(said, start, style, schemas or {})
+    found = notation.read(said, start, style, schemas)
   except common.MalformedCall as e:
     error = f'malformed call: {e}. {notation.usage(style)}'
     return types.ParseResult(content, (), error)

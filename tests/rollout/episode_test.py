@@ -343,3 +343,23 @@ def test_the_budget_is_of_one_context():
   played, _ = play('window', 1, **long)
   assert played.stop_reason is StopReason.DONE
   assert sum(len(c.tokens) for c in played.contexts) > 48
+
+
+def test_values_are_read_by_the_schemas_of_the_tools():
+  """Bare text for a string parameter is text, also where it could be JSON."""
+  tool = {
+    'type': 'function',
+    'function': {
+      'name': 'f',
+      'parameters': {'properties': {'x': {'type': 'string'}}},
+    },
+  }
+  spoken = made.language()
+  spoken = dataclasses.replace(spoken, style='tiny+xml')
+  game = episode.Episode(made.TASK, 2, spoken, made.limits())
+  game.begin('Book.', OBSERVATION, 'start', (tool,))
+  action = complete(
+    game,
+    '<tool_call><function=f><parameter=x>5</parameter></function></tool_call>',
+  )
+  assert action.calls == (types.ToolCall('f', {'x': '5'}),)

@@ -113,6 +113,18 @@ def test_open_completion_extend_is_render(setting, user, system, turns):
   assert templates.open(tok, style, messages, shared.SCHEMAS).ids == tuple(ids)
 
 
+def test_no_token_of_history_begins_in_a_header():
+  """A policy draws ' > ' as one token, a text as a whole may hold others."""
+  tok = tokenizer.train(['Xian > Xian'] * 99, vocab_size=300, style='chatml')
+  drawn = tok.encode(' > ')
+  assert len(drawn) == 1
+  assert tok.encode('assistant\n > ')[-1:] != drawn
+  said = {'role': 'assistant', 'content': ' > '}
+  opened = templates.open(tok, 'chatml', [shared.USER]).ids
+  again = templates.open(tok, 'chatml', [shared.USER, said]).ids
+  assert again[: len(opened) + 1] == (*opened, *drawn)
+
+
 def test_render_samples_content_and_end_only(setting):
   tok, style = setting
   rendered = templates.render(

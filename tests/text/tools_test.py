@@ -153,7 +153,8 @@ pieces = st.one_of(
 @hypothesis.settings(deadline=None, max_examples=600)
 def test_nothing_crashes_the_parser(parts, style):
   schemas = {'f': {'properties': {'x': {'type': ['string', 'null']}}}}
-  for known in (None, schemas):
+  tool = {'function': {'name': 'f', 'parameters': schemas['f']}}
+  for known in ((), (tool,)):
     result = tools.parse(''.join(parts), style, known)
     assert not (result.error and result.calls)
     assert '\n' not in result.error

@@ -33,7 +33,7 @@ def read(
   text: str,
   start: int,
   style: chat.Style,
-  schemas: Mapping[str, Mapping[str, Any]],
+  schemas: Sequence[Mapping[str, Any]],
 ) -> list[types.ToolCall]:
   """Reads all calls from `start` on.
 

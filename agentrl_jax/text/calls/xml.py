@@ -46,7 +46,7 @@ def read(
   text: str,
   start: int,
   style: chat.Style,
-  schemas: Mapping[str, Mapping[str, Any]],
+  schemas: Sequence[Mapping[str, Any]],
 ) -> list[types.ToolCall]:
   """Reads all calls from `start` on.
 
@@ -54,7 +54,7 @@ def read(
     text: completion.
     start: as `find` says.
     style: whose `call` literals are the outer tags.
-    schemas: tool name -> schema of its parameters: says which values are
+    schemas: of the tools, in the OpenAI function style: say which values are
       strings; may be empty.
 
   Raises:
@@ -114,7 +114,7 @@ def faulty(style: chat.Style) -> tuple[str, ...]:
 
 
 def _read_function(
-  text: str, start: int, schemas: Mapping[str, Mapping[str, Any]]
+  text: str, start: int, schemas: Sequence[Mapping[str, Any]]
 ) -> tuple[types.ToolCall, int]:
   head = _FUNCTION.match(text, start)
   if head is None:
@@ -124,7 +124,7 @@ def _read_function(
   name = head[1].strip()
   if not name:
     raise common.MalformedCall('the tool name is missing')
-  properties = schemas.get(name, {}).get('properties', {})
+  properties = _properties(name, schemas)
   arguments: dict[str, Any] = {}
   start = head.end()
   while entry := _PARAMETER.match(text, start):
@@ -145,6 +145,16 @@ def _read_function(
       'only parameter tags may stand in a function, and its end tag'
     )
   return types.ToolCall(name, arguments), start + len(_CLOSE)
+
+
+def _properties(
+  name: str, schemas: Sequence[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+  for schema in schemas:
+    function = schema['function']
+    if function['name'] == name:
+      return function['parameters'].get('properties', {})
+  return {}
 
 
 def _value(text: str, schema: Mapping[str, Any] | None) -> Any:

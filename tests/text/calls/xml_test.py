@@ -37,7 +37,10 @@ def one(value, kind=None):
     '<tool_call><function=f><parameter=x>'
     f'{value}</parameter></function></tool_call>'
   )
-  schemas = {'f': {'properties': {'x': {'type': kind}}}} if kind else None
+  schemas = []
+  if kind:
+    known = {'properties': {'x': {'type': kind}}}
+    schemas = [{'function': {'name': 'f', 'parameters': known}}]
   return tools.parse(text, STYLE, schemas).calls[0].arguments['x']
 
 
