@@ -225,7 +225,8 @@ PLAY = """
 from agentrl_jax import envs, types
 for name in envs.ENVS:
   env = envs.make(name)
-  task = envs.tasks(name, 'train')[0]
+  sizes = dict(num_train=2, num_validation=1, num_test=1)
+  task = envs.tasks(name, 'train', **sizes)[0]
   env.reset(task)
   env.state_key()
   env.step(types.Action(text='no call at all', error='no call'))
