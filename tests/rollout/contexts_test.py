@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import pathlib
 import random
 import time
 
@@ -11,12 +12,24 @@ import numpy as np
 import pytest
 import rollout_fakes as made
 
-from agentrl_jax import losses, types
+from agentrl_jax import (
+  assembly,
+  display,
+  losses,
+  metrics,
+  runtime,
+  train,
+  types,
+)
+from agentrl_jax import config as config_lib
 from agentrl_jax.learner import objective
+from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import collate, loop, store
 from agentrl_jax.text import memory as memory_lib
+from agentrl_jax.text import templates
 
+ROOT = pathlib.Path(__file__).parents[2]
 DRAWS = loop.Draws(0, 'train', 3)
 TINY = ModelConfig(vocab_size=61, embedding_std=0.5, **PRESETS['tiny'])
 PPO = losses.LOSSES['ppo_clip']
@@ -189,3 +202,69 @@ def test_contexts_come_back_from_disk(tmp_path):
   assert max(len(t.contexts) for t in played) == 3
   store.write(tmp_path, 1, played)
   assert [r.trajectory for r in store.read(tmp_path, 1)] == played
+
+
+# Through the real trainer, sampler and learner.
+
+FIELDS = {
+  'model.num_layers': '1',
+  'model.d_model': '16',
+  'eval.every': '0',
+  'eval.tasks': '0',
+  'eval.test_tasks': '0',
+  'log.tensorboard': 'false',
+  'rewards': "(('outcome', 1.0),)",
+  'rollout.tasks': '3',
+  'rollout.max_turn_tokens': '16',
+  'rollout.temperature': '0.5',
+  'sampler.slots': '4',
+  'sampler.lanes': '1',
+  'train.constant_groups': 'keep',
+  'train.iterations': '1',
+  'train.minibatches': '1',
+  'train.rows': '1',
+  'train.row_length': '256',
+}
+
+
+def load_config(name):
+  path = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
+  names = ('memory', 'window', 'thinking', 'drift')
+  fields = {
+    f'rollout.{key}': str(value) for key, value in zip(names, MEMORIES[name])
+  }
+  return config_lib.load(str(path), {**FIELDS, **fields})
+
+
+def ending_weights(model):
+  """Weights, never trained, whose policy ends its turns all the same."""
+  params = params_lib.init(model, jax.random.key(0))
+  end = templates.stop_ids(made.language().tokenizer, 'tiny')[0]
+  # Channel 0 is a constant that only the end token listens to.
+  table = params['embed']['table'].at[:, 0].set(4.0)
+  head = params['head'].at[0].set(0.0).at[0, end].set(0.9)
+  return {**params, 'embed': {'table': table}, 'head': head}
+
+
+@pytest.mark.parametrize('name', MEMORIES)
+def test_the_first_ratio_is_one_with_several_contexts(
+  name, tmp_path, monkeypatch
+):
+  panel = [types.Task('echo', 'train', i, {'turns': 3}) for i in range(9)]
+  monkeypatch.setattr(assembly, 'tasks', lambda config, split: panel)
+  c = load_config(name)
+  language = remembering(*MEMORIES[name])
+  assert assembly.memory(c) == language.memory
+  model = assembly.model_config(c, language.tokenizer.vocab_size)
+  mesh = assembly.mesh(c)
+  sampler = assembly.engine(c, model, language, mesh)
+  player = loop.Collector(sampler, made.EchoEnv, language, assembly.limits(c))
+  quiet, stop = display.Display('quiet'), runtime.Stop()
+  parts = train.Parts(c, language, model, mesh, player, quiet, stop)
+  train.Trainer(parts, str(tmp_path), ending_weights(model), 0.0).run()
+  row = metrics.read(tmp_path)[-1]
+  assert row['policy/first_ratio_deviation'] < 1e-4 and row['updates'] == 1
+  played = [r.trajectory for r in store.read(tmp_path, 1)]
+  assert sum(len(t.turns) for t in played) > 1.5 * len(played)
+  contexts = sum(len(t.contexts) for t in played)
+  assert (contexts > len(played)) == (name != 'mask')
