@@ -69,7 +69,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
       # Imported late: jax takes seconds, the first line should not.
       display.stage('loading jax')
-      from agentrl_jax import checkpoint, train
+      from agentrl_jax import checkpoint
       from agentrl_jax.rollout import breaker, loop
       from agentrl_jax.text import memory
 
