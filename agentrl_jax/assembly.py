@@ -186,6 +186,8 @@ def limits(config: ml_collections.ConfigDict) -> Limits:
     max_turn_tokens=c.max_turn_tokens,
     max_context=c.max_context,
     malformed_limit=c.malformed_limit,
+    long_prompt=c.long_prompt,
+    long_observation=c.long_observation,
   )
 
 

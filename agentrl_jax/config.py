@@ -60,6 +60,8 @@ def _rollout_fields():
     failure_limit=0.5,  # share of infrastructure failures that stops the run
     failure_count=0,  # failures of a collection that stop it; 0 = by share
     episode_deadline_s=0.0,  # of an episode, seconds on the clock; 0 = none
+    long_prompt='drop',  # refuse | drop | truncate a first prompt beyond it
+    long_observation='stop',  # stop | truncate where a reply does not fit
   )
 
 

@@ -12,6 +12,8 @@ import ml_collections
 
 _CHOICES = {
   'model.dtype': ('auto', 'float32', 'bfloat16'),
+  'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
+  'rollout.long_observation': ('stop', 'truncate'),
   'train.constant_groups': ('keep', 'drop'),
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
   'loss.sequence': ('turn', 'trajectory'),

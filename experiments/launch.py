@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None) -> int:
       # Imported late: jax takes seconds, the first line should not.
       display.stage('loading jax')
       from agentrl_jax import checkpoint
-      from agentrl_jax.rollout import breaker, loop
+      from agentrl_jax.rollout import breaker, loop, truncation
       from agentrl_jax.text import memory
 
       check(config)
@@ -89,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
     except (
       FloatingPointError,
       breaker.TooManyFailures,
+      truncation.TooLong,
       memory.Drift,
     ) as e:
       display.warn(str(e))

@@ -5,6 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from agentrl_jax import types
+from agentrl_jax.rollout import truncation
 from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import templates, tools
 
@@ -18,12 +19,18 @@ class Limits:
     max_turn_tokens: sampled tokens of a turn.
     max_context: tokens of a context.
     malformed_limit: malformed turns in a row that end the episode.
+    long_prompt: what becomes of a first prompt that does not fit: 'refuse' (an
+      error), 'drop' (the episode ends there) or 'truncate', so that a whole
+      turn fits behind it.
+    long_observation: 'stop' (the episode ends there) or 'truncate' likewise.
   """
 
   max_turns: int
   max_turn_tokens: int
   max_context: int
   malformed_limit: int
+  long_prompt: str = 'drop'
+  long_observation: str = 'stop'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,6 +150,7 @@ class Episode:
     self._turns: list[types.Turn] = []
     self._streams: list[Stream] = []
     self._malformed = 0
+    self._num_cut = 0  # messages that were shortened
     self._state_key: str | None = None
     self._start = 0  # of the turn being answered, in its context
     self._text = ''  # of that turn
@@ -159,11 +167,17 @@ class Episode:
     state_key: str | None,
     schemas: Sequence[Mapping],
   ) -> tuple[int, ...]:
-    """Opens the first context and returns its tokens; may set `stop_reason`."""
+    """Opens the first context and returns its tokens; may set `stop_reason`.
+
+    Raises:
+      truncation.TooLong: the prompt does not fit, and the limits refuse it.
+    """
     first = (types.Message('system', system),) if system else ()
     self._prompt = (*first, *observation.messages)
     self._state_key, self._schemas = state_key, schemas
     ids = self._rendered(self._prompt)
+    if len(ids) >= self._limits.max_context:
+      ids = self._shorter_prompt(first, observation.messages, ids)
     if len(ids) >= self._limits.max_context:
       self.stop_reason = types.StopReason.CONTEXT_FULL
       self.error = f'the first prompt has {len(ids)} tokens'
@@ -231,7 +245,10 @@ class Episode:
       self.stop_reason = types.StopReason.MAX_TURNS
     if self.stop_reason is not None:
       return ()
-    return self._go_on(self._next_prompt(messages))
+    prompt = self._next_prompt(messages)
+    if len(prompt) >= self._limits.max_context:
+      prompt = self._shorter_reply(messages, prompt)
+    return self._go_on(prompt)
 
   def fail(self, reason: types.StopReason, error: str) -> None:
     """Ends the episode on an infrastructure failure; it teaches nothing."""
@@ -246,8 +263,52 @@ class Episode:
       turns=tuple(self._turns),
       contexts=tuple(stream.context() for stream in self._streams),
       stop_reason=self.stop_reason or types.StopReason.ABORTED,
-      info={'error': self.error} if self.error else {},
+      info=self._info(),
     )
+
+  def _info(self):
+    info = {'error': self.error} if self.error else {}
+    return info | ({'num_cut': self._num_cut} if self._num_cut else {})
+
+  @property
+  def _room(self) -> int:
+    """Tokens of a prompt that leaves room for a whole turn."""
+    return self._limits.max_context - self._limits.max_turn_tokens
+
+  def _shorter_prompt(self, system, messages, ids) -> Sequence[int]:
+    """The tokens of a first prompt that fits, or of this one."""
+    if self._limits.long_prompt == 'refuse':
+      raise truncation.TooLong(
+        f'{self.task.name}: the first prompt has {len(ids)} tokens, above '
+        f'config.rollout.max_context={self._limits.max_context}. Raise it, or '
+        "set config.rollout.long_prompt to 'truncate' or 'drop'"
+      )
+    shown = None
+    if self._limits.long_prompt == 'truncate':
+      shown = truncation.fit(
+        messages, lambda m: len(self._rendered((*system, *m))), self._room
+      )
+    if shown is None:
+      return ids
+    self._num_cut += truncation.num_cut(messages, shown)
+    self._prompt = (*system, *shown)
+    return self._rendered(self._prompt)
+
+  def _shorter_reply(self, messages, prompt) -> Sequence[int]:
+    """The next prompt with a last observation that fits, or this one."""
+    if self._limits.long_observation != 'truncate':
+      return prompt
+
+    def shown(reply):
+      last = dataclasses.replace(self._turns[-1], observation=tuple(reply))
+      self._turns[-1] = last
+      return self._next_prompt(reply)
+
+    shorter = truncation.fit(messages, lambda m: len(shown(m)), self._room)
+    if shorter is None:
+      return shown(messages)
+    self._num_cut += truncation.num_cut(messages, shorter)
+    return shown(shorter)
 
   def _rendered(self, messages: Sequence[types.Message]) -> Sequence[int]:
     language = self._language

@@ -72,6 +72,7 @@ def summarize(
     'turns': mean([len(t.turns) for t in judged]),
     'turn_tokens': mean(sampled),
     'context_tokens': mean([len(c.tokens) for t in judged for c in t.contexts]),
+    'truncated': mean(['num_cut' in t.info for t in judged]),
     'invalid_turns': mean([not turn.info.get('valid', True) for turn in turns]),
     'grounded_arguments': (
       sum(hits for hits, _ in pairs) / arguments if arguments else float('nan')

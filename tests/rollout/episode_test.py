@@ -6,7 +6,7 @@ import pytest
 import rollout_fakes as made
 
 from agentrl_jax import types
-from agentrl_jax.rollout import episode
+from agentrl_jax.rollout import episode, truncation
 from agentrl_jax.text import memory, templates
 
 Message, StopReason = types.Message, types.StopReason
@@ -108,6 +108,88 @@ def test_a_prompt_that_fills_the_context_ends_it_there():
   game, ids = start(max_context=4)
   assert ids == () and game.stop_reason is StopReason.CONTEXT_FULL
   assert game.trajectory().contexts == () and game.trajectory().turns == ()
+
+
+LONG = types.Observation((Message('user', 'search flights ' * 40),))
+
+
+def open_long(observation=LONG, **changes):
+  limits = made.limits(max_context=64, **changes)
+  game = episode.Episode(made.TASK, 2, made.language(), limits)
+  return game, game.begin('Book.', observation, 'start', ())
+
+
+def test_a_long_prompt_is_dropped_unless_the_limits_say_otherwise():
+  game, ids = open_long()
+  assert ids == () and game.stop_reason is StopReason.CONTEXT_FULL
+
+
+def test_a_long_prompt_is_refused_with_its_size_and_what_to_change():
+  with pytest.raises(truncation.TooLong) as e:
+    open_long(long_prompt='refuse')
+  for part in ('flight/train/0', 'max_context=64', "'truncate'"):
+    assert part in str(e.value)
+
+
+def test_a_long_prompt_is_cut_so_that_a_turn_fits():
+  game, ids = open_long(long_prompt='truncate')
+  # A character more would not fit: 8 tokens of a turn are left.
+  assert 64 - 8 - 3 < len(ids) <= 64 - 8
+  game.answer(complete(game, 'one'), reply(done=True), None)
+  played = game.trajectory()
+  system, task = played.prompt
+  assert system.content == 'Book.' and task.content.endswith('characters cut]')
+  rendered = templates.open(made.language().tokenizer, 'tiny', played.prompt)
+  assert rendered.ids == ids == played.contexts[0].tokens[: len(ids)]
+  assert played.info == {'num_cut': 1}
+
+
+def test_a_prompt_whose_system_text_is_too_long_is_dropped_all_the_same():
+  game = episode.Episode(
+    made.TASK,
+    0,
+    made.language(),
+    made.limits(max_context=64, long_prompt='truncate'),
+  )
+  assert game.begin('Book. ' * 80, OBSERVATION, None, ()) == ()
+  assert game.stop_reason is StopReason.CONTEXT_FULL
+  assert game.trajectory().prompt[1] == OBSERVATION.messages[0]
+
+
+@pytest.mark.parametrize('name', ['append', 'window'])
+def test_a_long_reply_is_cut_and_the_episode_goes_on(name):
+  language = episode.Language(
+    made.language().tokenizer, 'tiny', memory.Memory(name)
+  )
+  limits = made.limits(max_context=64, long_observation='truncate')
+  game = episode.Episode(made.TASK, 2, language, limits)
+  game.begin('Book.', OBSERVATION, 'start', ())
+  assert game.answer(complete(game, 'one'), reply('CA1501 06:30 ' * 40), 'a')
+  assert game.stop_reason is None
+  game.answer(complete(game, 'two'), reply(done=True), None)
+  played = game.trajectory()
+  (seen,) = played.turns[0].observation
+  assert seen.content.startswith('CA1501 06:30 CA')
+  assert seen.content.endswith('characters cut]')
+  second = played.turns[1]
+  tokens = played.contexts[second.context].tokens
+  assert 64 - 8 - 3 < second.start <= 64 - 8
+  rendered = templates.render(
+    made.language().tokenizer,
+    'tiny',
+    messages(('one', seen.content), ('two', '')),
+  )
+  assert tokens == rendered.ids
+  assert played.info == {'num_cut': 1}
+
+
+def test_a_reply_for_which_not_even_a_note_has_room_ends_it_whole():
+  game, first = start(max_context=40, long_observation='truncate')
+  text = 'x' * 40
+  assert game.answer(complete(game, 'one'), reply(text), 'a') == ()
+  assert game.stop_reason is StopReason.CONTEXT_FULL
+  assert game.trajectory().turns[0].observation[0].content == text
+  assert 'num_cut' not in game.trajectory().info
 
 
 def test_a_turn_cut_by_its_budget_never_reaches_the_world():

@@ -51,7 +51,7 @@ def test_equal_actions_have_equal_text():
 
 
 def some():
-  won = made.append_only([2, 4], reward=1.0)
+  won = made.append_only([2, 4], reward=1.0, info={'num_cut': 1})
   lost = made.append_only([3], stop_reason=StopReason.MAX_TURNS)
   bad = dataclasses.replace(lost.turns[0], info={'valid': False})
   lost = dataclasses.replace(lost, turns=(bad,))
@@ -70,6 +70,7 @@ def test_summary_by_hand():
     'rollout/invalid_turns': 1 / 3,
     'rollout/sampled_tokens': 9.0,  # those of the failure are not trained
     'rollout/trajectories': 3.0,
+    'rollout/truncated': 0.5,
     'stop/done': 1.0,
     'stop/max_turns': 1.0,
     'stop/env_error': 1.0,
