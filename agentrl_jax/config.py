@@ -185,6 +185,10 @@ def _learning_fields():
       sft_every=50,  # updates
       keep=2,  # last checkpoints kept, best by validation besides
     ),
+    doctor=dict(
+      every=0,  # iterations between examinations; 0 = the first one only
+      strict='wrong',  # none | wrong | all: which failed checks stop the run
+    ),
     watch=_watch_fields(),
     log=dict(
       trajectories=16,  # written an iteration; -1 = all

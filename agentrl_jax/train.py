@@ -25,6 +25,7 @@ from agentrl_jax import (
   types,
 )
 from agentrl_jax.batch import TokenBatch, TurnBatch
+from agentrl_jax.doctor import examine
 from agentrl_jax.learner import estimate as estimate_lib
 from agentrl_jax.learner import objective, optimizer, step, summary
 from agentrl_jax.models.config import ModelConfig
@@ -100,6 +101,9 @@ class Trainer:
       keep=c.checkpoint.keep,
       best_metric='eval/success',
     )
+    self.doctor = examine.Doctor(
+      c, parts.language, parts.model.dtype, parts.display.warn
+    )
     self._auditor = assembly.auditor(c)
     self._watch = watch.Watch(c.watch, parts.display.warn)
     self._saved = self._logged = -1
@@ -136,7 +140,9 @@ class Trainer:
     row = {'sampler/published_equal': float(self._publish())}
     self.parts.collector.engine.reset_counters()
     clock.lap('publish')
-    groups = self.collect(iteration)
+    version = int(self.state.updates)
+    with self.doctor.listening(self.parts.collector, iteration) as heard:
+      groups = self.collect(iteration)
     clock.lap('collect')
     groups = self.score(groups)
     turns = self.turns(groups, iteration)
@@ -168,6 +174,19 @@ class Trainer:
     self._write_trajectories(iteration + 1, trajectories, credit, turns)
     self._check_failures(trajectories)
     row |= self._watch.see(iteration + 1, row)
+    row |= self.doctor.examine(
+      examine.Evidence(
+        iteration=iteration,
+        trajectories=trajectories,
+        turns=turns,
+        updates=epochs,
+        row=row,
+        version=version,
+        credit=credit,
+        estimator=self._credit,
+        heard=heard,
+      )
+    )
     return row
 
   def collect(self, iteration: int) -> list[types.Group]:

@@ -19,6 +19,7 @@ _CHOICES = {
   'loss.sequence': ('turn', 'trajectory'),
   'rollout.thinking': ('keep', 'strip'),
   'rollout.drift': ('split', 'mask', 'raise'),
+  'doctor.strict': ('none', 'wrong', 'all'),
   'loss.weighting': (
     'token',
     'sequence_token_mean',
@@ -88,6 +89,7 @@ _AT_LEAST = {
   'checkpoint.every': 1,
   'checkpoint.sft_every': 1,
   'checkpoint.keep': 1,
+  'doctor.every': 0,
   'watch.every': 0,
   'watch.tasks': 2,
   'watch.audit_trajectories': -1,

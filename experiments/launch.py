@@ -70,6 +70,7 @@ def main(argv: list[str] | None = None) -> int:
       # Imported late: jax takes seconds, the first line should not.
       display.stage('loading jax')
       from agentrl_jax import checkpoint
+      from agentrl_jax.doctor import findings
       from agentrl_jax.rollout import breaker, loop, truncation
       from agentrl_jax.text import memory
 
@@ -88,6 +89,7 @@ def main(argv: list[str] | None = None) -> int:
       return stop.exit_code
     except (
       FloatingPointError,
+      findings.Unsound,
       breaker.TooManyFailures,
       truncation.TooLong,
       memory.Drift,

@@ -43,6 +43,7 @@ FLOORS = {
   'plots': 5,
   'report': 5,
   'runtime': 5,
+  'doctor': 5.5,  # reads what the rollout made
   'assembly': 5.5,  # config -> parts; shared by the programs
   'evaluate': 6,
   'finetune': 6,

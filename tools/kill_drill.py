@@ -26,7 +26,8 @@ if str(ROOT) not in sys.path:
   sys.path.insert(0, str(ROOT))
 
 LAUNCH = ROOT / 'experiments' / 'launch.py'
-_MAY_DIFFER = re.compile(r'wall_s|time/.*|.*_per_s|host/.*')
+# doctor/: the first iteration of each process is examined.
+_MAY_DIFFER = re.compile(r'wall_s|time/.*|.*_per_s|host/.*|doctor/.*')
 
 
 def main(arguments: list[str] | None = None) -> int:

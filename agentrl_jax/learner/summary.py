@@ -27,6 +27,7 @@ def update_metrics(
   count = len(measured)
   return {
     'loss/policy': sums['policy'] / count,
+    'loss/policy_first': float(first.sums['policy']),
     'loss/kl': sums['kl'] / count,
     'loss/total': sums['loss'] / count,
     'loss/weight': sums['weight'] / count,

@@ -1,0 +1,6 @@
+"""Tests of this folder share `tiny_run`."""
+
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
