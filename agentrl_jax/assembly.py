@@ -31,8 +31,8 @@ from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
-from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import chat, templates, tools
+from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import tokenizer as tokenizer_lib
 
 # Conversations that the tokenizer is trained on.
@@ -156,10 +156,11 @@ def language(config: ml_collections.ConfigDict) -> Language:
   else:
     records = demonstrations(config)
     count = min(_TOKENIZER_TEXTS, len(records))
+    style = config.text.style
     texts = [
       message['content']
       for i in range(count)
-      for message in records[i]['messages']
+      for message in templates.translated(style, records[i]['messages'])
     ]
     # Seldom in demonstrations, often read by a policy that makes mistakes.
     errors = [f'error: {e}' for e in tools.error_texts(config.text.style)]

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from agentrl_jax import packing
-from agentrl_jax.text import chat
+from agentrl_jax.text import chat, templates
 from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text.tokenizer import Tokenizer
 
@@ -31,7 +31,8 @@ def sft_rows(
   """Tokenises conversations and packs them; no context is cut.
 
   Args:
-    records: each with `messages`, {role, content} mappings or records.
+    records: each with `messages`, {role, content} mappings or records, calls
+      in the notation of 'tiny' or of the style.
     tokenizer: knows the special tokens of the style.
     style: a name in `STYLES` or a style.
     row_length: T, tokens of a row.
@@ -55,9 +56,8 @@ def sft_rows(
   memory = memory or memory_lib.Memory()
   owners, contexts = [], []
   for i, record in enumerate(records):
-    parts = memory_lib.contexts(
-      tokenizer, style, record['messages'], memory, tools
-    )
+    messages = templates.translated(style, record['messages'])
+    parts = memory_lib.contexts(tokenizer, style, messages, memory, tools)
     owners += [i] * len(parts)
     contexts += parts
   if not contexts:

@@ -52,7 +52,7 @@ def identity(
   folder = pathlib.Path(__file__).parent
   code = [folder / name for name in _CODE]
   for name in _CODE_FOLDERS:
-    code += sorted((folder / name).glob('*.py'))
+    code += sorted((folder / name).rglob('*.py'))
   content = hashlib.sha256()
   for path in code:
     content.update(path.read_bytes())

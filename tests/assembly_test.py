@@ -66,6 +66,7 @@ def test_siblings_of_the_main_job_differ_in_what_they_say():
   [
     ({'rewards': "(('outcom', 1.0),)"}, 'config.rewards'),
     ({'env.options': "{'wings': 2}"}, 'wings'),
+    ({'text.style': 'tiny+xlm'}, "did you mean 'xml'"),
     ({'advantage.options.scale': 'iqr'}, "scale='iqr'"),
     ({'advantage.options.sharp': '1'}, "'sharp'"),
     ({'loss.options.sharp': '1'}, "'sharp'"),
@@ -85,6 +86,14 @@ def test_the_tokenizer_does_not_depend_on_the_seed_and_knows_the_errors():
     len(one.encode(f'error: {text}')) for text in tools.error_texts('tiny')
   ]
   assert np.mean(lengths) < 20 and max(lengths) < 40  # not letter by letter
+
+
+def test_the_tokenizer_learns_calls_in_the_notation_of_the_style():
+  call = "[order(flight='CA1501')]"
+  given = assembly.language(small(**{'text.style': 'tiny+python'}))
+  assert given.style == given.tokenizer.style == 'tiny+python'
+  usual = assembly.language(small()).tokenizer
+  assert len(given.tokenizer.encode(call)) < len(usual.encode(call)) / 2
 
 
 def test_weights_of_another_run_come_with_its_tokenizer(tmp_path):

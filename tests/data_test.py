@@ -176,3 +176,15 @@ def test_fewer_rows_than_a_batch_are_repeated(tok):
   batch = data.sft_batches(rows, num_rows=3, seed=0)[0]
   assert batch['tokens'].shape == (3, 64)
   assert (batch['tokens'] == rows['tokens']).all()
+
+
+def test_calls_are_shown_in_the_notation_of_the_style(tok):
+  shown = '<tool_call>{"name":"f","args":{"a":1}}</tool_call>'
+  messages = [
+    {'role': 'user', 'content': 'x'},
+    {'role': 'assistant', 'content': shown},
+  ]
+  for style, text in (('tiny', shown), ('tiny+python', '[f(a=1)]')):
+    rows = data.sft_rows([{'messages': messages}], tok, style, row_length=64)
+    said = rows['tokens'][rows['mask']].tolist()
+    assert tok.decode(said) == text + '<|end|>'

@@ -144,6 +144,28 @@ def completion_ids(
   return tuple(_encode(tokenizer, _completion(tokenizer, style, message)))
 
 
+def translated(
+  style: str | chat.Style, messages: Sequence[Message]
+) -> Sequence[Message]:
+  """Returns a demonstration with its calls in the notation of the style.
+
+  Environments write them in that of 'tiny', as {role, content} mappings.
+  Styles of the same notation get the messages as they are.
+  """
+  style = chat.style(style)
+  if style.calls == STYLES['tiny'].calls:
+    return messages
+  return [
+    {
+      'role': 'assistant',
+      'content': tool_calls.translated(_content(message, style), style),
+    }
+    if _role(message) == 'assistant' and not _calls(message)
+    else message
+    for message in messages
+  ]
+
+
 def _conversation(
   tokenizer: Tokenizer,
   style: chat.Style,

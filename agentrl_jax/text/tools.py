@@ -76,8 +76,8 @@ def written(
   """Returns a message of the model as the style writes it.
 
   Args:
-    content: prose, or the message as it was said: calls that stand in it in the
-      style's notation stay as they are, others are written anew.
+    content: prose, or the message as it was said: calls that stand in it stay
+      as they are.
     made: the calls of the message.
     style: as in `parse`.
 
@@ -87,10 +87,19 @@ def written(
   style = chat.style(style)
   if not made or parse(content, style).calls:
     return content
-  # Environments show calls in the notation of 'tiny'.
-  told = parse(content)
-  prose = told.content if told.calls else content
-  return _notation(style).render(made, style, prose)
+  return _notation(style).render(made, style, content)
+
+
+def translated(text: str, style: str | chat.Style) -> str:
+  """Returns a message in the notation of 'tiny' as the style writes it.
+
+  What holds no well-formed call stays as it is.
+  """
+  style = chat.style(style)
+  told = parse(text)
+  if not told.calls:
+    return text
+  return _notation(style).render(told.calls, style, told.content)
 
 
 def error_texts(style: str | chat.Style = 'tiny') -> tuple[str, ...]:

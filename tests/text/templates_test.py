@@ -304,3 +304,13 @@ def test_a_prompt_tells_the_notation_that_is_read(layout, calls):
     'react': 'Action Input: {',
   }
   assert [name for name in word if word[name] in shown] == [calls]
+
+
+def test_demonstrations_are_translated():
+  said = {'role': 'assistant', 'content': '<tool_call>{"name":"f"}</tool_call>'}
+  messages = [shared.USER, said, shared.reply('a'), shared.DONE]
+  assert templates.translated('qwen3', messages) is messages
+  given = templates.translated('tiny+react', messages)
+  assert [given[0], given[2]] == [messages[0], messages[2]]
+  assert given[1]['content'] == 'Action: f\nAction Input: {}'
+  assert given[3]['content'] == 'Booked.'

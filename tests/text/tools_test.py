@@ -173,13 +173,15 @@ def test_reasoning_holds_no_calls():
   assert len(tools.parse(inside + '<think>', 'tiny').error) > 0
 
 
-def test_calls_in_the_notation_of_demonstrations_are_written_anew():
+def test_demonstrated_calls_are_translated():
   shown = 'So.' + wrapped('{"name":"f","args":{"a":1}}')
   call = types.ToolCall('f', {'a': 1})
   assert tools.written(shown, [call]) == shown
-  assert tools.written(shown, [call], 'chatml') == shown  # it reads both keys
-  assert tools.written(shown, [call], 'tiny+python') == 'So.\n[f(a=1)]'
   assert tools.written('So.', (), 'tiny+python') == 'So.'
+  assert tools.translated(shown, 'tiny') == shown
+  assert tools.translated(shown, 'tiny+python') == 'So.\n[f(a=1)]'
+  for text in ('So.', wrapped('{"name":')):
+    assert tools.translated(text, 'tiny+python') == text
 
 
 def test_an_unknown_notation_is_named():
