@@ -65,7 +65,7 @@ CHECKS = {
     'before any apply the ratio is 1 (float32: worst token 1e-4; bfloat16: '
     'mean 2e-2)',
     'stale weights in the sampler; temperature or top-p on one side only; '
-    'log-probs of other tokens; another attention mask',
+    'log-probs of other tokens; another attention mask; TF32',
     'recompute a turn with Estimator.logprobs under the published weights; '
     'compare sampler.logits.draw with objective.logprobs_and_entropy',
     wrong=True,
@@ -74,7 +74,8 @@ CHECKS = {
     'sampler and learner agree on log-probs on average (float32 2e-5, '
     'bfloat16 2e-2)',
     'other numerics on the two sides: dtype, cache precision, kernels',
-    'set config.model.dtype to float32 once: if the gap goes, it is rounding',
+    'set config.model.dtype to float32 and JAX_DEFAULT_MATMUL_PRECISION to '
+    'highest once: if the gap goes, it is rounding',
   ),
   'versions': Check(
     'trained tokens were sampled under the published version',

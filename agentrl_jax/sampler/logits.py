@@ -75,7 +75,8 @@ def draw(
   Returns:
     `logprob` is that of the *untruncated* softmax at the row's temperature (at
     1 for greedy rows), which the learner recomputes; `kept_logmass` is the log
-    of the probability that truncation kept, to be subtracted on both sides.
+    of the probability that truncation kept. Subtracted on both sides it cancels
+    in the ratio, so that neither side carries it.
   """
   greedy = temperature == 0
   scaled = logits / jnp.where(greedy, 1.0, temperature)[:, None]
