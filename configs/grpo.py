@@ -3,7 +3,7 @@
 Claim: the only difference to GiGPO is the grouping of the advantages.
 Command: python experiments/launch.py --config=configs/grpo.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: grpo.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: grpo.test_success .1% -->97.0%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib

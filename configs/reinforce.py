@@ -3,7 +3,7 @@
 Claim: what any estimator gains is gained over this one.
 Command: python experiments/launch.py --config=configs/reinforce.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: reinforce.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: reinforce.test_success .1% -->97.9%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib

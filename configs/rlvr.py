@@ -5,8 +5,8 @@ answers; a policy that has seen sums, half of them wrong, learns to add numbers
 that it has not seen together.
 Command: python experiments/launch.py --config=configs/rlvr.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: rlvr.test_success .1% -->not yet run<!-- /number -->,
-after fine-tuning <!-- number: rlvr.eval_success_start .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: rlvr.test_success .1% -->81.8%<!-- /number -->,
+after fine-tuning <!-- number: rlvr.eval_success_start .1% -->46.9%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib

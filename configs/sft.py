@@ -4,7 +4,7 @@ Claim: imitating demonstrations that mostly fail gives an agent that writes
 well-formed calls and mostly fails.
 Command: python experiments/launch.py --config=configs/sft.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: sft.test_success .1% -->not yet run<!-- /number -->,
+Reached: test success <!-- number: sft.test_success .1% -->14.4%<!-- /number -->,
 demonstrations <!-- number: baselines.demonstrations_success .1% -->15.8%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
