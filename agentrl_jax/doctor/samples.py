@@ -13,6 +13,8 @@ from agentrl_jax.doctor.dumps import Sample
 
 # Mean |sampler - learner| that bfloat16 explains.
 _GAP = 2e-2
+# Fewer groups may well be equal by chance, or solved.
+_FEW = 4
 _DIGEST = re.compile(r'(0x)?[0-9a-f]{16,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-.*')
 
 
@@ -197,7 +199,7 @@ def group_faults(
       groups[sample.group].append(sample)
   if not groups:
     return 0, []
-  out, dead, whole = [], 0, 0
+  out, copies, dead, whole = [], [], 0, 0
   for members in groups.values():
     line = members[0].line
     rewards = [s.reward for s in members if s.reward is not None]
@@ -211,23 +213,28 @@ def group_faults(
     whole += 1
     bodies = [s.tokens or s.text for s in members]
     if all(bodies) and len(set(bodies)) == 1:
-      out.append((line, f'{len(bodies)} members are one sample, copied'))
+      copies.append((line, f'{len(bodies)} members are one sample, copied'))
     spread = max(rewards) - min(rewards) if rewards else math.inf
     constant = spread <= 1e-5 * max(map(abs, rewards), default=0.0)
     dead += constant
     loud = [s for s in members if any(abs(a) > 1e-3 for a in s.advantages)]
-    if constant and loud:
+    # Credit of turns differs inside an episode, rightly so: not asked.
+    by_episode = all(len(set(s.advantages)) <= 1 for s in members)
+    if constant and loud and by_episode:
       most = max(abs(a) for a in loud[0].advantages)
       out.append(
         (
           loud[0].line,
           f'rewards of the group are equal, yet an advantage is {most:.3g} '
-          '(a tiny spread divided by, or credit of turns)',
+          '(divided by a tiny spread?)',
         )
       )
+  # A policy that is sure of some tasks repeats itself there, not in most.
+  if 2 * len(copies) > whole:
+    out += copies
   if not whole:
     out.append((0, 'every group has one member: nothing to compare with'))
-  elif dead == whole:
+  elif dead == whole >= _FEW:
     out.append((0, f'all {whole} groups have equal rewards: nothing to learn'))
   return len(samples), out
 

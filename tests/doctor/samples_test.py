@@ -6,8 +6,12 @@ import subprocess
 import sys
 
 import pytest
+import tiny_run
 
 from agentrl_jax.doctor import dumps, samples
+from agentrl_jax.rollout import store
+
+made = tiny_run.made
 
 # Prompt 1 2, response 3 4 5; log-probs of the response.
 VERL = {
@@ -169,17 +173,41 @@ def test_a_step_that_rewrites_history(tmp_path):
 
 
 def test_groups(tmp_path):
-  one, copy = VERL, {**VERL}
-  faults, _ = found(tmp_path, one, copy)
-  assert [(k, n) for k, n, _ in faults] == [
-    ('group', 0), ('group', 1), ('group', 1)
-  ]  # fmt: skip
+  faults, _ = found(tmp_path, VERL, VERL)
+  assert [(kind, line) for kind, line, _ in faults] == [('group', 1)] * 2
   texts = ' | '.join(text for *_, text in faults)
-  assert 'all 1 groups have equal rewards' in texts
   assert '2 members are one sample, copied' in texts
   assert 'equal, yet an advantage is 0.5' in texts
   ((_, line, text),) = found(tmp_path, VERL)[0]
   assert line == 0 and 'every group has one member' in text
+  rows = [
+    {'group': task, 'output': f'{i}', 'score': 1.0}
+    for task in range(4)
+    for i in range(2)
+  ]
+  assert not found(tmp_path, *rows[:6])[0]  # three groups: by chance
+  ((_, line, text),) = found(tmp_path, *rows)[0]
+  assert line == 0 and text.startswith('all 4 groups have equal rewards')
+
+
+def test_our_own_trajectories_with_credit_by_turn(tmp_path):
+  # Both succeed, one a turn later: turns differ in credit, and should.
+  played = [made.append_only(n, reward=1.0) for n in ([3, 2], [2, 1, 2])]
+  path = store.write(
+    tmp_path, 1, played, advantages=[[0.5, 0.4, 0], [-0.2, -0.3, 0.1]]
+  )
+  faults, asked = samples.examine(*dumps.read(path))
+  assert not faults
+  assert asked['mask'] == asked['logprob'] == asked['group'] == 2
+  # The reply of the first one's first turn counts as sampled.
+  line = path.read_text().splitlines()[0]
+  data = json.loads(line)
+  data['contexts'][0]['sampled_mask'][5] = True
+  path.write_text(f'{line}\n{json.dumps(data)}\n')
+  faults, _ = samples.examine(*dumps.read(path))
+  assert ('mask', 2, 'context 0, token 5: sampled, but in no turn') in [
+    (f.kind, f.line, f.text) for f in faults
+  ]
 
 
 def test_anchors(tmp_path):
