@@ -10,6 +10,7 @@ of verl, TRL, prime-rl and others (docs/doctor.md). Exit status 1: a fault.
 """
 
 import argparse
+import os
 import sys
 import tempfile
 import time
@@ -115,4 +116,7 @@ def _read(path: str, limit: int) -> int:
 
 
 if __name__ == '__main__':
-  sys.exit(main())
+  try:
+    sys.exit(main())
+  except BrokenPipeError:  # piped into head
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

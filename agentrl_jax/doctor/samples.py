@@ -15,6 +15,8 @@ from agentrl_jax.doctor.dumps import Sample
 _GAP = 2e-2
 # Fewer groups may well be equal by chance, or solved.
 _FEW = 4
+# Log of the chance from which on equal samples are no chance.
+_CHANCE = math.log(1e-3)
 _DIGEST = re.compile(r'(0x)?[0-9a-f]{16,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-.*')
 
 
@@ -201,34 +203,22 @@ def group_faults(
     return 0, []
   out, copies, dead, whole = [], [], 0, 0
   for members in groups.values():
-    line = members[0].line
     rewards = [s.reward for s in members if s.reward is not None]
-    bad = [
-      s.line for s in members if s.reward is not None and not _finite(s.reward)
+    out += [
+      (s.line, 'the reward is no finite number')
+      for s in members
+      if s.reward is not None and not _finite(s.reward)
     ]
-    out += [(at, 'the reward is no finite number') for at in bad]
-    episodes = {s.trajectory or s.line for s in members}
-    if len(episodes) < 2:
+    if len({s.trajectory or s.line for s in members}) < 2:
       continue
     whole += 1
-    bodies = [s.tokens or s.text for s in members]
-    if all(bodies) and len(set(bodies)) == 1:
-      copies.append((line, f'{len(bodies)} members are one sample, copied'))
+    if _copied(members):
+      text = f'{len(members)} members are one sample, copied'
+      copies.append((members[0].line, text))
     spread = max(rewards) - min(rewards) if rewards else math.inf
-    constant = spread <= 1e-5 * max(map(abs, rewards), default=0.0)
-    dead += constant
-    loud = [s for s in members if any(abs(a) > 1e-3 for a in s.advantages)]
-    # Credit of turns differs inside an episode, rightly so: not asked.
-    by_episode = all(len(set(s.advantages)) <= 1 for s in members)
-    if constant and loud and by_episode:
-      most = max(abs(a) for a in loud[0].advantages)
-      out.append(
-        (
-          loud[0].line,
-          f'rewards of the group are equal, yet an advantage is {most:.3g} '
-          '(divided by a tiny spread?)',
-        )
-      )
+    if spread <= 1e-5 * max(map(abs, rewards), default=0.0):
+      dead += 1
+      out += _phantoms(members)
   # A policy that is sure of some tasks repeats itself there, not in most.
   if 2 * len(copies) > whole:
     out += copies
@@ -237,6 +227,31 @@ def group_faults(
   elif dead == whole >= _FEW:
     out.append((0, f'all {whole} groups have equal rewards: nothing to learn'))
   return len(samples), out
+
+
+def _copied(members: Sequence[Sample]) -> bool:
+  """Whether members are equal, and not by the policy's being sure."""
+  bodies = [s.tokens or s.text for s in members]
+  if not all(bodies) or len(set(bodies)) > 1:
+    return False
+  first = members[0]
+  mask = first.mask or (True,) * len(first.tokens)
+  known = [v for v, m in zip(first.logprobs or (), mask) if m and _finite(v)]
+  return not known or (len(members) - 1) * sum(known) < _CHANCE
+
+
+def _phantoms(members: Sequence[Sample]) -> Iterator[tuple[int, str]]:
+  """Yields advantages that differ in a group whose rewards do not."""
+  # Credit of turns differs inside an episode, rightly so: not asked.
+  if any(len(set(s.advantages)) != 1 for s in members):
+    return
+  values = [s.advantages[0] for s in members]
+  if max(values) - min(values) > 1e-3:
+    yield (
+      members[0].line,
+      f'rewards of the group are equal, its advantages {min(values):.3g} to '
+      f'{max(values):.3g} (divided by a tiny spread?)',
+    )
 
 
 def anchor_faults(

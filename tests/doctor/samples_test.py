@@ -173,11 +173,16 @@ def test_a_step_that_rewrites_history(tmp_path):
 
 
 def test_groups(tmp_path):
-  faults, _ = found(tmp_path, VERL, VERL)
-  assert [(kind, line) for kind, line, _ in faults] == [('group', 1)] * 2
-  texts = ' | '.join(text for *_, text in faults)
-  assert '2 members are one sample, copied' in texts
-  assert 'equal, yet an advantage is 0.5' in texts
+  # Equal at a chance of e^-1.75 they may be; at e^-17.5 they are copies.
+  assert not found(tmp_path, VERL, VERL)[0]
+  unlikely = {**VERL, 'rollout_log_probs': [-5.0, -2.5, -10.0]}
+  del unlikely['old_log_probs']
+  ((_, line, text),) = found(tmp_path, unlikely, unlikely)[0]
+  assert (line, text) == (1, '2 members are one sample, copied')
+  # One advantage for all is REINFORCE's; two are a spread that there is not.
+  phantom = {**VERL, 'advantages': [-0.5] * 3}
+  ((_, line, text),) = found(tmp_path, VERL, phantom)[0]
+  assert line == 1 and 'equal, its advantages -0.5 to 0.5' in text
   ((_, line, text),) = found(tmp_path, VERL)[0]
   assert line == 0 and 'every group has one member' in text
   rows = [
