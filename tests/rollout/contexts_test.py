@@ -264,6 +264,7 @@ def test_the_first_ratio_is_one_with_several_contexts(
   train.Trainer(parts, str(tmp_path), ending_weights(model), 0.0).run()
   row = metrics.read(tmp_path)[-1]
   assert row['policy/first_ratio_deviation'] < 1e-4 and row['updates'] == 1
+  assert row['doctor/failed'] == 0
   played = [r.trajectory for r in store.read(tmp_path, 1)]
   assert sum(len(t.turns) for t in played) > 1.5 * len(played)
   contexts = sum(len(t.contexts) for t in played)
