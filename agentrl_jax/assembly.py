@@ -163,12 +163,28 @@ def language(config: ml_collections.ConfigDict) -> Language:
       for message in templates.translated(style, records[i]['messages'])
     ]
     # Seldom in demonstrations, often read by a policy that makes mistakes.
-    errors = [f'error: {e}' for e in tools.error_texts(config.text.style)]
+    errors = [f'error: {e}' for e in tools.error_texts(style)]
     texts += errors * 3
+    # As often as prompts show them.
+    texts += [templates.shown(style, schemas(config))] * count
     tokenizer = tokenizer_lib.train(
-      texts, vocab_size=config.text.vocab_size, style=config.text.style
+      texts, vocab_size=config.text.vocab_size, style=style
     )
   return Language(tokenizer, config.text.style, memory(config))
+
+
+def schemas(config: ml_collections.ConfigDict) -> tuple[Any, ...]:
+  """Returns the tool schemas that prompts show.
+
+  () if the style shows none, or if the tools differ from task to task.
+  """
+  if chat.style(config.text.style).schemas is None:
+    return ()
+  env = envs.make(config.env.name, **env_options(config))
+  try:
+    return tuple(env.tools)
+  finally:
+    env.close()
 
 
 def memory(config: ml_collections.ConfigDict) -> memory_lib.Memory:

@@ -66,6 +66,7 @@ def identity(
       demonstrations=demonstrations,
       tokenizer=tokenizer.files(),
       style=c.text.style,
+      schemas=assembly.schemas(config),
       memory=dataclasses.asdict(assembly.memory(c)),
       model=c.model.to_dict(),
       sft=c.sft.to_dict(),
@@ -129,6 +130,7 @@ def _train(
     language.tokenizer,
     language.style,
     row_length=config.train.row_length,
+    tools=assembly.schemas(config),
     observation_weight=c.observation_weight,
     memory=language.memory,
   )

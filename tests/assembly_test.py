@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from agentrl_jax import assembly, config, types
+from agentrl_jax.text import templates, tools
 from agentrl_jax.text import tokenizer as tokenizer_lib
-from agentrl_jax.text import tools
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / 'configs').rglob('*.py'))
@@ -94,6 +94,17 @@ def test_the_tokenizer_learns_calls_in_the_notation_of_the_style():
   assert given.style == given.tokenizer.style == 'tiny+python'
   usual = assembly.language(small()).tokenizer
   assert len(given.tokenizer.encode(call)) < len(usual.encode(call)) / 2
+
+
+def test_the_tokenizer_learns_the_tools_that_its_prompts_list():
+  fields = {'text.vocab_size': '600'}
+  shows = small(**fields, **{'text.style': 'qwen3'})
+  listing = templates.shown('qwen3', assembly.schemas(shows))
+  assert '"name": "check_seat"' in listing
+  tok = assembly.language(shows).tokenizer
+  usual = assembly.language(small(**fields)).tokenizer
+  assert len(tok.encode(listing)) < len(usual.encode(listing)) / 2
+  assert assembly.schemas(small()) == ()
 
 
 def test_weights_of_another_run_come_with_its_tokenizer(tmp_path):

@@ -64,6 +64,22 @@ class Stop:
     return self.left < 0
 
 
+def test_demonstrations_show_the_tools_that_prompts_show(parts, tmp_path):
+  shown = []
+
+  def rows(*args, tools, **kwargs):
+    shown.append([tool['function']['name'] for tool in tools])
+    raise InterruptedError
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(data, 'sft_rows', rows)
+    for style in ('tiny', 'chatml'):
+      with pytest.raises(InterruptedError):
+        config = load_config(**{'text.style': style})
+        tune(parts, tmp_path / style, config=config)
+  assert shown[0] == [] and 'search' in shown[1]
+
+
 def tune(parts, workdir, stop=None, config=None):
   workdir.mkdir(exist_ok=True)
   return finetune.run(

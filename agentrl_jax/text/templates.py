@@ -173,30 +173,28 @@ def _conversation(
   schemas: Sequence[Mapping[str, Any]],
 ) -> tuple[Pieces, list[tuple[int, int]]]:
   """Pieces from the first message on, and where the sampled ones lie."""
-  shown = ''
-  if style.schemas is not None and len(schemas) > 0:
-    shown = _shown(style, schemas)
+  listing = shown(style, schemas)
   system = style.default_system
   if len(messages) and _role(messages[0]) == 'system':
     system, messages = _content(messages[0], style), messages[1:]
   pieces: Pieces = list(tokenizer.split(style.begin))
-  if system is not None or (shown and style.schemas_role == 'system'):
+  if system is not None or (listing and style.schemas_role == 'system'):
     always, with_tools = style.preambles
-    text = (with_tools if shown else '') + always + (system or '')
+    text = (with_tools if listing else '') + always + (system or '')
     if style.schemas_role == 'system':
       # A blank line parts the schemas from a prompt, if there is one.
-      text += shown if system is not None else shown.lstrip('\n')
+      text += listing if system is not None else listing.lstrip('\n')
     pieces += tokenizer.split(style.headers['system'])
     pieces += tokenizer.split(text, style.tags)
     pieces += tokenizer.split(style.footers['system'])
-  if shown and style.schemas_role == 'user':
+  if listing and style.schemas_role == 'user':
     if not len(messages) or _role(messages[0]) != 'user':
       raise ValueError(
         f'style {style.name!r} shows tools in the first user message: let the '
         'conversation begin with one, after the system message'
       )
     pieces += tokenizer.split(style.headers['user'])
-    pieces += tokenizer.split(shown, style.tags)
+    pieces += tokenizer.split(listing, style.tags)
     pieces.append(_content(messages[0], style))
     pieces += tokenizer.split(style.footers['user'])
     messages = messages[1:]
@@ -205,7 +203,11 @@ def _conversation(
   return pieces + body, [(a + shift, b + shift) for a, b in sampled]
 
 
-def _shown(style: chat.Style, schemas: Sequence[Mapping[str, Any]]) -> str:
+def shown(style: str | chat.Style, schemas: Sequence[Mapping[str, Any]]) -> str:
+  """Returns how a prompt lists tools, '' if there are none to list."""
+  style = chat.style(style)
+  if style.schemas is None or not len(schemas):
+    return ''
   before, after = style.schemas
   left, right = style.schema
   texts = [
