@@ -92,37 +92,22 @@ class Engine:
     self.version = -1
     self._width = num_slots // num_lanes
     self._params = None
-    shared = dict(
-      stop_ids=tuple(stop_ids),
-      truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
-    )
     shape = (self._width, context_length, max_turn_tokens)
     init = functools.partial(decode_lib.init, config, *shape)
     placement = _slot_shardings(init, mesh, self._width)
     init = jax.jit(init, out_shardings=placement)
-    programs = Programs(
-      extend=Program(
-        jax.jit(
-          functools.partial(decode_lib.extend, config, **shared),
-          donate_argnums=(1,),
-          out_shardings=placement,
-        )
-      ),
-      decode=Program(
-        jax.jit(
-          functools.partial(decode_lib.decode, config, **shared),
-          donate_argnums=(1,),
-          out_shardings=(placement, sharding.replicated(mesh)),
-        )
-      ),
+    programs = _programs(
+      config,
+      placement,
+      sharding.replicated(mesh),
       stop_ids=tuple(stop_ids),
+      truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
       shape=Shape(extend_rows, extend_chunk, decode_chunk),
     )
-    threads = [futures.ThreadPoolExecutor(1)]
-    if mesh.size == 1:
-      threads += [futures.ThreadPoolExecutor(1) for _ in range(1, num_lanes)]
+    num_threads = num_lanes if mesh.size == 1 else 1
+    threads = [futures.ThreadPoolExecutor(1) for _ in range(num_threads)]
     self._lanes = [
-      Lane(programs, init(), self._width, threads[i % len(threads)])
+      Lane(programs, init(), self._width, threads[i % num_threads])
       for i in range(num_lanes)
     ]
     self._publish = jax.jit(functools.partial(_publish, config))
@@ -261,6 +246,29 @@ class Engine:
   def _find(self, slot: int):
     number, local = divmod(slot, self._width)
     return self._lanes[number], local
+
+
+def _programs(
+  config, placement, replicated, *, stop_ids, truncation, shape
+) -> Programs:
+  """Jits the two programs; both reuse the memory of the state they get."""
+  options = dict(stop_ids=stop_ids, truncation=truncation)
+
+  def program(function, out_shardings):
+    return Program(
+      jax.jit(
+        functools.partial(function, config, **options),
+        donate_argnums=(1,),
+        out_shardings=out_shardings,
+      )
+    )
+
+  return Programs(
+    extend=program(decode_lib.extend, placement),
+    decode=program(decode_lib.decode, (placement, replicated)),
+    stop_ids=stop_ids,
+    shape=shape,
+  )
 
 
 def _publish(config: ModelConfig, params: dict):
