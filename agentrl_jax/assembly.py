@@ -17,6 +17,7 @@ from agentrl_jax import (
   checkpoint,
   envs,
   losses,
+  rewards,
   rng,
   sharding,
   tables,
@@ -26,7 +27,6 @@ from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
-from agentrl_jax.rewards import REWARDS
 from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
@@ -56,11 +56,8 @@ def cache_root() -> pathlib.Path:
 def faults(config: ml_collections.ConfigDict) -> list[str]:
   """Returns what is wrong with names and options that tables explain."""
   out = []
-  for part in filter(validation.is_pair, config.rewards):
-    try:
-      tables.resolve(REWARDS, part[0])
-    except ValueError as e:
-      out.append(f'config.rewards: {e}')
+  parts = list(filter(validation.is_part, config.rewards))
+  out += [f'config.rewards: {fault}' for fault in rewards.faults(parts)]
   try:
     auditor(config)
   except ValueError as e:
@@ -101,7 +98,7 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
 def auditor(config: ml_collections.ConfigDict) -> Callable | None:
   """Returns the part that judges and never trains, if there is one."""
   name = config.audit_reward
-  return tables.resolve(REWARDS, name) if name else None
+  return rewards.compose([(name, 1.0)])[0][name] if name else None
 
 
 def _table_entry(table, name):

@@ -144,7 +144,7 @@ def _watch_fields():
 
 def _learning_fields():
   return dict(
-    rewards=(('outcome', 1.0),),  # (name, weight) parts, added
+    rewards=(('outcome', 1.0),),  # (name, weight[, options]) parts, added
     audit_reward='',  # a name in REWARDS that judges, never trains; '' = none
     advantage=dict(
       estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'

@@ -158,6 +158,7 @@ class Trainer:
     row |= measures.summarize(trajectories)
     row |= {f'advantage/{k}': float(v) for k, v in measured.items()}
     row |= measures.reward_means(trajectories, self._reward_weights)
+    row |= rewards.measures(self._reward_parts)
     row |= watch.measure(groups)
     if self._auditor is not None:
       row |= audit.measure(
@@ -216,17 +217,9 @@ class Trainer:
 
   def score(self, groups: Sequence[types.Group]) -> list[types.Group]:
     """Fills in reward parts and their weighted total, turn by turn."""
-
-    def one(trajectory):
-      scored = rewards.score(trajectory, self._reward_parts)
-      total = tuple(rewards.turn_rewards(scored, self._reward_weights))
-      return dataclasses.replace(
-        scored, rewards={**scored.rewards, 'total': total}
-      )
-
-    return [
-      types.Group(g.task, tuple(one(t) for t in g.trajectories)) for g in groups
-    ]
+    return rewards.score_groups(
+      groups, self._reward_parts, self._reward_weights
+    )
 
   def turns(self, groups: Sequence[types.Group], iteration: int) -> TurnBatch:
     """Lays the turns out for credit assignment."""

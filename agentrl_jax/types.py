@@ -22,7 +22,8 @@ class StopReason(enum.StrEnum):
   MALFORMED = 'malformed'  # too many malformed turns in a row
   ENV_ERROR = 'env_error'  # the environment raised (infrastructure)
   ENV_TIMEOUT = 'env_timeout'  # a call outlived its deadline (infrastructure)
-  REWARD_ERROR = 'reward_error'  # a verifier or judge failed (infrastructure)
+  REWARD_ERROR = 'reward_error'  # a verifier failed (infrastructure)
+  JUDGE_ERROR = 'judge_error'  # a judge gave no usable scores (infrastructure)
   ABORTED = 'aborted'  # the run was interrupted (infrastructure)
 
   @property
@@ -32,6 +33,7 @@ class StopReason(enum.StrEnum):
       StopReason.ENV_ERROR,
       StopReason.ENV_TIMEOUT,
       StopReason.REWARD_ERROR,
+      StopReason.JUDGE_ERROR,
       StopReason.ABORTED,
     )
 

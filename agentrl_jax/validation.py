@@ -163,13 +163,15 @@ def faults(
   return out + _mesh_faults(config, num_devices)
 
 
-def is_pair(part: Any) -> bool:
-  """Returns whether a part of the rewards is (name, weight)."""
+def is_part(part: Any) -> bool:
+  """Returns whether it is (name, weight) or (name, weight, options)."""
   return (
     isinstance(part, tuple | list)
-    and len(part) == 2
+    and len(part) in (2, 3)
     and isinstance(part[0], str)
     and isinstance(part[1], int | float)
+    and math.isfinite(part[1])
+    and all(isinstance(options, Mapping) for options in part[2:])
   )
 
 
@@ -239,8 +241,9 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     "config.loss.weighting_constant: must be > 0 when weighting='constant'",
   )
   check(
-    len(c.rewards) > 0 and all(map(is_pair, c.rewards)),
-    'config.rewards: a non-empty tuple of (name, weight) pairs',
+    len(c.rewards) > 0 and all(map(is_part, c.rewards)),
+    'config.rewards: a non-empty tuple of (name, weight) or '
+    '(name, weight, options)',
   )
   return faults
 
@@ -252,7 +255,7 @@ def _watch_faults(c: ml_collections.ConfigDict) -> list[str]:
       f'config.watch.length_drift={c.watch.length_drift}: a factor above 1, or '
       '0 for none'
     )
-  if c.audit_reward in (part[0] for part in c.rewards if is_pair(part)):
+  if c.audit_reward in (part[0] for part in c.rewards if is_part(part)):
     faults.append(
       f'config.audit_reward={c.audit_reward!r}: it is among config.rewards; an '
       'audit is by a part that nobody trains on'

@@ -120,6 +120,72 @@ def test_rewards_are_pairs(file, rewards):
   assert fault.startswith('config.rewards: a non-empty tuple of (name, weight)')
 
 
+def test_options_of_rewards_are_checked_and_told_together(file):
+  from agentrl_jax import assembly
+
+  given = (
+    "(('outcome', 1.0), ('length', 0.1, {'budget': 9}), "
+    "('turns', 0.1, {'free': -1}), ('turns', 0.1, {'fre': 1}), "
+    "('format', 0.1, {'pattern': '('}))"
+  )
+  c = config.load(file, {'rewards': given})
+  found = ' '.join(faults(config.validate, c, more=assembly.faults(c)))
+  for text in (
+    "rewards: length: missing a required argument: 'buffer'",
+    'rewards: turns: free=-1: give 0 or more',
+    "rewards: turns: got an unexpected keyword argument 'fre'",
+    "rewards: format: pattern='('",
+    'name each part once',
+  ):
+    assert text in found
+  fine = "(('length', 0.1, {'budget': 9, 'buffer': 3}),)"
+  c = config.load(file, {'rewards': fine})
+  config.validate(c, more=assembly.faults(c))
+  (entry,) = json.loads(config.to_json(c))['rewards']
+  assert entry == ['length', 0.1, {'budget': 9, 'buffer': 3}]
+
+
+def test_an_unknown_reward_and_option_are_told_together(file):
+  from agentrl_jax import assembly
+
+  c = config.load(
+    file,
+    {
+      'rewards': "(('outcom', 1.0),)",
+      'advantage.options.gama': '1',
+      'loss.options.clip_lo': '1',
+      'env.options.leggs': '1',
+    },
+  )
+  found = ' '.join(faults(config.validate, c, more=assembly.faults(c)))
+  for text in ('outcom', "'gama'", "'clip_lo'", 'leggs'):
+    assert text in found
+  for part in ('env', 'loss', 'advantage'):
+    assert f'config.{part}.options: ' in found
+
+
+def test_an_audit_is_by_a_part_that_nobody_trains_on(file):
+  from agentrl_jax import assembly
+
+  c = config.load(file, {'audit_reward': 'outcome'})
+  (fault,) = faults(config.validate, c, more=assembly.faults(c))
+  assert 'it is among config.rewards' in fault
+  c = config.load(file, {'audit_reward': 'outcom'})
+  (fault,) = faults(config.validate, c, more=assembly.faults(c))
+  assert fault.startswith('config.audit_reward: unknown name')
+  assert 'outcome' in fault
+
+
+def test_thresholds_that_cannot_be(file):
+  c = config.load(file, {'watch.length_drift': '0.5', 'watch.entropy': '-1'})
+  found = faults(config.validate, c)
+  assert [fault.split('=')[0] for fault in found] == [
+    'config.watch.entropy',
+    'config.watch.length_drift',
+  ]
+  config.validate(config.load(file, {'watch.length_drift': '0'}))
+
+
 def test_an_unknown_reward_and_option_are_told_together(file):
   from agentrl_jax import assembly
 

@@ -30,6 +30,7 @@ def test_infrastructure_teaches_nothing_and_everything_else_does():
     StopReason.ENV_ERROR,
     StopReason.ENV_TIMEOUT,
     StopReason.REWARD_ERROR,
+    StopReason.JUDGE_ERROR,
     StopReason.ABORTED,
   }
   assert {r for r in StopReason if not r.trainable} == failures

@@ -81,10 +81,14 @@ def test_every_rule_is_about_a_field_that_exists():
     (('outcome', '1'), False),
     ((1.0, 'outcome'), False),
     ('ab', False),
+    (('outcome', float('nan')), False),
+    (('length', 1.0, {'budget': 9, 'buffer': 3}), True),
+    (('length', 1.0, 9), False),
+    (('length', 1.0, {}, {}), False),
   ],
 )
-def test_a_reward_part_is_a_name_and_a_weight(part, good):
-  assert validation.is_pair(part) is good
+def test_a_reward_part_is_a_name_a_weight_and_maybe_options(part, good):
+  assert validation.is_part(part) is good
 
 
 def test_an_unknown_field_names_the_nearest():

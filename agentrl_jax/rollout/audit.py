@@ -32,8 +32,9 @@ def measure(
     judged = [judged[i] for i in places]
   trained, audited, failed = [], [], 0
   for t in judged:
-    scored = rewards.score(t, {name: part})
-    if scored.stop_reason is types.StopReason.REWARD_ERROR:
+    alone = types.Group(t.task, (t,))
+    (scored,) = rewards.score(alone, {name: part}, {name: 1.0}).trajectories
+    if name not in scored.rewards:
       failed += 1
       continue
     audited.append(sum(scored.rewards[name]))

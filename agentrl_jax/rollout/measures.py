@@ -98,12 +98,12 @@ def reward_means(
 ) -> dict[str, float]:
   """Returns the mean episode sum of each reward part, `reward/NAME`.
 
-  Infrastructure failures are in no mean.
+  Infrastructure failures are in no mean, nor is who lost the part.
   """
   judged = [t for t in trajectories if t.stop_reason.trainable]
   out = {}
   for name in names:
-    values = [sum(t.rewards.get(name, ())) for t in judged]
+    values = [sum(t.rewards[name]) for t in judged if name in t.rewards]
     out[f'reward/{name}'] = float(np.mean(values)) if values else float('nan')
   return out
 
