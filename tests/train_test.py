@@ -398,6 +398,15 @@ def test_a_reward_that_the_audit_does_not_confirm_rings(tmp_path, monkeypatch):
   assert second['reward/outcome'] == 1.0
 
 
+def test_a_resumed_run_watches_from_the_start_of_the_run(tmp_path):
+  one, _ = trainer(tmp_path)
+  one.run()
+  two, _ = trainer(tmp_path)
+  two.run()  # nothing is left to do
+  assert two._watch._values == one._watch._values
+  assert len(two._watch._values['rollout/turn_tokens']) == 2
+
+
 def test_input_dependence_is_measured_on_the_interval(tmp_path):
   sets = {'watch.every': '2', 'train.iterations': '3', 'eval.every': '0'}
   one, collector = trainer(tmp_path, **sets)
