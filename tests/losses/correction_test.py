@@ -24,6 +24,7 @@ class CorrectionTest(chex.TestCase):
         ),
         losses.geometric_rejection_mask(p, b, i, m, low=0.9, high=1.1),
         losses.veto_mask(p, b, i, m, threshold=0.5),
+        losses.icepop_mask(p, b, m, low=0.8, high=1.2),
       )
     )
     for seed in range(200):
@@ -33,7 +34,9 @@ class CorrectionTest(chex.TestCase):
       mask = rng.random((4, 7)) < 0.7
       behavior = rng.normal(size=(4, 7)).astype(np.float32)
       log_ratio = np.float32(0.3) * rng.normal(size=(4, 7)).astype(np.float32)
-      want = np.zeros((3, 4, 7))
+      want = np.zeros((4, 4, 7))
+      ratio = np.exp(np.float64(log_ratio))
+      want[3] = mask & (ratio >= 0.8) & (ratio <= 1.2)
       for k in set(ids[mask].tolist()) - {-1}:
         own = mask & (ids == k)
         logs = np.float64(log_ratio[own])
@@ -44,6 +47,7 @@ class CorrectionTest(chex.TestCase):
       np.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-5)
       np.testing.assert_array_equal(got[1], want[1])
       np.testing.assert_array_equal(got[2], want[2])
+      np.testing.assert_array_equal(got[3], want[3])
 
   def test_truncated_weights_by_hand(self):
     f = jax.jit(
@@ -65,6 +69,8 @@ class CorrectionTest(chex.TestCase):
     out = losses.icepop_mask(PROXIMAL, BEHAVIOR, MASK)
     want = [[True, True, False, True], [False, True, True, False]]
     np.testing.assert_array_equal(out, want)
+    out = losses.icepop_mask(PROXIMAL, BEHAVIOR, MASK, high=3.5)
+    np.testing.assert_array_equal(out[0], [True, False, False, True])
     # Geometric means: 1, 1, sqrt(.3) = .55.
     out = losses.geometric_rejection_mask(
       PROXIMAL, BEHAVIOR, IDS, MASK, low=0.9, high=1.1

@@ -1,0 +1,105 @@
+"""Locks the table of mutants; the mutants themselves are slow."""
+
+import importlib.util
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def load():
+  path = ROOT / 'tests' / 'mutations.py'
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  module = importlib.util.module_from_spec(spec)
+  sys.modules[path.stem] = module
+  spec.loader.exec_module(module)
+  return module
+
+
+mutations = load()
+MUTANTS = mutations.mutants()
+
+
+def plant(tmp_path, mutant):
+  """Applies a mutant to a copy of its file; returns (before, after)."""
+  source = (ROOT / 'agentrl_jax' / mutant.file).read_text(encoding='utf-8')
+  copy = tmp_path / 'agentrl_jax' / mutant.file
+  copy.parent.mkdir(parents=True, exist_ok=True)
+  copy.write_text(source, encoding='utf-8')
+  mutant.apply(tmp_path)
+  return source, copy.read_text(encoding='utf-8')
+
+
+def test_the_table_covers_what_it_should():
+  assert len(MUTANTS) == len(set(MUTANTS)) >= 40
+  parts = {mutant.file for mutant in MUTANTS}
+  for wanted in (
+    'advantages/',
+    'losses/',
+    'rollout/collate',
+    'rollout/selection',
+    'rollout/anchors',
+    'sampler/',
+    'learner/objective',
+  ):
+    assert any(part.startswith(wanted) for part in parts), wanted
+  for folder in ('advantages', 'losses'):
+    for path in (ROOT / 'agentrl_jax' / folder).glob('[!_]*.py'):
+      assert f'{folder}/{path.name}' in parts, path
+
+
+@pytest.mark.parametrize('mutant', MUTANTS, ids=str)
+def test_a_fault_can_be_planted_and_its_tests_exist(mutant, tmp_path):
+  before, after = plant(tmp_path, mutant)
+  assert before != after
+  for test in mutant.tests:
+    assert (ROOT / 'tests' / test).is_file(), test
+
+
+@pytest.mark.parametrize('text, count', [('no such text', 0), ('import', 2)])
+def test_a_text_that_does_not_stand_once_is_refused(tmp_path, text, count):
+  mutant = mutations.Mutant('losses/clamp.py', text, 'x', ())
+  with pytest.raises(ValueError, match=f'stands {count} times'):
+    plant(tmp_path, mutant)
+
+
+@pytest.mark.parametrize('alive', [True, False])
+def test_a_survivor_fails_the_run_and_is_named(monkeypatch, capsys, alive):
+  monkeypatch.setattr(mutations, 'healthy', lambda chosen: True)
+  monkeypatch.setattr(mutations, 'lives', lambda m: alive and m == MUTANTS[3])
+  assert mutations.main([]) == alive
+  printed = capsys.readouterr().out.splitlines()
+  assert len(printed) == len(MUTANTS) + 1
+  named = [line for line in printed if 'LIVES' in line]
+  assert len(named) == alive
+  assert all(str(MUTANTS[3]) in line for line in named)
+  num = len(MUTANTS)
+  assert printed[-1] == f'{num - alive} of {num} mutants are dead'
+
+
+def test_a_text_that_is_gone_fails_the_run_and_is_told(monkeypatch, capsys):
+  gone = mutations.Mutant('losses/clamp.py', 'no such text', 'x', ())
+  monkeypatch.setattr(mutations, 'healthy', lambda chosen: True)
+  monkeypatch.setattr(mutations, 'mutants', lambda: [gone])
+  assert mutations.main([]) == 1
+  printed = capsys.readouterr().out
+  assert 'UNCLEAR' in printed and 'stands 0 times' in printed
+  assert '0 of 1 mutants are dead' in printed
+
+
+def test_tests_that_fail_anyway_notice_nothing(monkeypatch, capsys):
+  monkeypatch.setattr(mutations, 'healthy', lambda chosen: False)
+  assert mutations.main(['--only=0']) == 1
+  assert 'without any mutant' in capsys.readouterr().out
+
+
+def test_an_unknown_number_is_told():
+  with pytest.raises(SystemExit):
+    mutations.main([f'--only={len(MUTANTS)}'])
+
+
+@pytest.mark.slow
+def test_every_mutant_dies():
+  assert mutations.main([]) == 0
