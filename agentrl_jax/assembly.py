@@ -41,7 +41,7 @@ _TOKENIZER_TEXTS = 400
 # Names that a config may use, for `config.validate`.
 TABLES = {
   'env.name': envs.ENVS,
-  'advantage.estimator': advantages.ESTIMATORS,
+  'advantage.estimator': (advantages.ESTIMATORS | advantages.TOKEN_ESTIMATORS),
   'loss.name': losses.LOSSES,
   'rollout.memory': memory_lib.MEMORIES,
 }
@@ -70,14 +70,12 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     envs.make(config.env.name, **env_options(config)).close()
   except (TypeError, ValueError) as e:
     out.append(f'config.env.options: {e}')
-  out += _call_faults(
-    'advantage',
-    _table_entry(advantages.ESTIMATORS, config.advantage.estimator),
-    config.advantage.options,
-    (_turns(config.advantage.history_levels),),
-  )
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
   ids, mask = (jax.ShapeDtypeStruct((1, 2), t) for t in (np.int32, np.bool_))
+  out += _advantage_faults(config.advantage)
+  sequences = {'turn': ids, 'sequence': ids}
+  for part in filter(validation.is_correction, config.loss.correction):
+    out += _correction_faults(part, (floats, floats, sequences, mask))
   out += _call_faults(
     'loss',
     _table_entry(losses.LOSSES, config.loss.name),
@@ -99,6 +97,33 @@ def auditor(config: ml_collections.ConfigDict) -> Callable | None:
   """Returns the part that judges and never trains, if there is one."""
   name = config.audit_reward
   return rewards.compose([(name, 1.0)])[0][name] if name else None
+
+
+def _advantage_faults(c: ml_collections.ConfigDict) -> list[str]:
+  """Faults of an estimator's options, with the values that a run gives it."""
+  if c.estimator in advantages.TOKEN_ESTIMATORS:
+    tokens = jax.ShapeDtypeStruct((2, 3), np.float32)
+    groups = jax.ShapeDtypeStruct((2,), np.int32)
+    mask = jax.ShapeDtypeStruct((2, 3), np.bool_)
+    estimator = advantages.TOKEN_ESTIMATORS[c.estimator]
+    given = (tokens, tokens, groups, mask)
+    return _call_faults('advantage', estimator, c.options, given)
+  estimator = _table_entry(advantages.ESTIMATORS, c.estimator)
+  if c.estimator in advantages.VALUE_ESTIMATORS:
+    estimator = functools.partial(estimator, values=np.zeros((2, 2)))
+  given = (_turns(c.history_levels),)
+  return _call_faults('advantage', estimator, c.options, given)
+
+
+def _correction_faults(part, arguments) -> list[str]:
+  """Faults of one (name, options) of `loss.correction`."""
+  name, options = part
+  try:
+    correction = tables.resolve(losses.CORRECTIONS, name)
+    jax.eval_shape(functools.partial(correction, **options), *arguments)
+  except (AssertionError, KeyError, TypeError, ValueError) as e:
+    return [f'config.loss.correction: {name}: {str(e).splitlines()[0]}']
+  return []
 
 
 def _table_entry(table, name):

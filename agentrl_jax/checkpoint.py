@@ -19,6 +19,9 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from agentrl_jax import config as config_lib
 
+# A value head helps to learn; who plays or exports a policy leaves it there.
+_LEARNERS_OWN = 'params.value.'
+
 
 class Checkpoints:
   """Numbered checkpoints of one run: a state on the device and some JSON.
@@ -121,6 +124,8 @@ class Checkpoints:
   def restore_part(self, step: int, like: Mapping[str, Any]) -> dict[str, Any]:
     """Returns some fields of a saved state, e.g. like={'params': shapes}.
 
+    A value head that is not asked for is left out.
+
     Raises:
       ValueError: a shape differs, or a field is not there.
     """
@@ -155,6 +160,9 @@ def _check_shapes(wanted: Any, stored: Any) -> None:
     }
     for tree in (wanted, stored)
   )
+  for name in [n for n in stored if n.startswith(_LEARNERS_OWN)]:
+    if name not in wanted:
+      del stored[name]
   wrong = [
     f'{name}: {stored.get(name, "nothing")} stored, {wanted.get(name)} wanted'
     for name in sorted(wanted.keys() | stored.keys())

@@ -52,6 +52,7 @@ def _rollout_fields():
     temperature=1.0,  # > 0
     top_p=1.0,  # (0, 1]
     top_k=0,  # 0 = all
+    max_refills=3,  # further collections of constant_groups='refill'
     malformed_limit=4,  # malformed turns in a row that end the episode
     memory='append',  # append | window, or 'package.module:name' of a function
     window=2,  # last turns that memory='window' shows, >= 1
@@ -142,35 +143,51 @@ def _watch_fields():
   )
 
 
+def _loss_fields():
+  return dict(
+    name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
+    options=ml_collections.ConfigDict(),  # its keyword arguments
+    sequence='turn',  # turn | trajectory, for losses with sequence ratios
+    weighting='trajectory',  # see losses.token_weights
+    weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
+    kl_coef=0.0,  # of KL to the reference policy, >= 0
+    kl_estimator='k3',  # k1 | k2 | k3 | k3+
+    entropy_coef=0.0,  # bonus, >= 0
+    # What the ratio is taken to: behavior (at sampling), recomputed (by the
+    # learner, once an iteration), latest (before each update), interpolated.
+    proximal='behavior',
+    # (name, options) pairs from CORRECTIONS, sampling -> proximal policy.
+    correction=(),
+    value_coef=0.5,  # of the value loss, where the estimator has values
+    value_clip=0.0,  # largest step of a value, 0 = off
+  )
+
+
 def _learning_fields():
   return dict(
     rewards=(('outcome', 1.0),),  # (name, weight[, options]) parts, added
     audit_reward='',  # a name in REWARDS that judges, never trains; '' = none
     advantage=dict(
-      estimator='gigpo',  # a name in ESTIMATORS or 'package.module:Name'
+      # A name in ESTIMATORS (credit by turn) or TOKEN_ESTIMATORS (by token), or
+      # 'package.module:Name' (by turn).
+      estimator='gigpo',
       options=ml_collections.ConfigDict(),  # its keyword arguments
       history_levels=1,  # anchors looked back on (hgpo's L)
       invalid_penalty=0.0,  # subtracted from a malformed turn's return
       anchors='exact',  # exact | similarity | turn_index, shuffled (placebos)
       similarity=0.9,  # difflib ratio of states that are one, (0, 1]
+      kl_in_reward=0.0,  # of the k1 to the reference, off each token's reward
+      bootstrap='none',  # none | limit: value after a cut episode's last token
     ),
-    loss=dict(
-      name='ppo_clip',  # a name in LOSSES or 'package.module:Name'
-      options=ml_collections.ConfigDict(),  # its keyword arguments
-      sequence='turn',  # turn | trajectory, for losses with sequence ratios
-      weighting='trajectory',  # see losses.token_weights
-      weighting_constant=0.0,  # divisor of weighting='constant', > 0 there
-      kl_coef=0.0,  # of KL to the reference policy, >= 0
-      kl_estimator='k3',  # k1 | k2 | k3 | k3+
-      entropy_coef=0.0,  # bonus, >= 0
-    ),
+    loss=_loss_fields(),
     train=dict(
       iterations=30,  # collect-to-update cycles
       minibatches=2,  # optimizer updates an epoch of an iteration
       epochs=1,  # passes over an iteration's data
       rows=4,  # packed rows of a microbatch (the one learner shape)
       row_length=384,  # tokens of a row, >= rollout.max_context
-      constant_groups='drop',  # keep | drop groups of equal outcomes
+      constant_groups='drop',  # keep | drop | refill groups of equal outcomes
+      overlong='keep',  # keep | drop what ran out of tokens (LENGTH, context)
       max_nonfinite=3,  # skipped updates in a row that stop the run
       optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
     ),

@@ -1,10 +1,9 @@
-"""Reinforcement learning in five verbs: collect, score, collate, estimate,
+"""Reinforcement learning in five verbs: collect, score, estimate, collate,
 update; with log, save and evaluate on intervals.
 """
 
 import dataclasses
 import functools
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +12,6 @@ import ml_collections
 import numpy as np
 
 from agentrl_jax import (
-  advantages,
   assembly,
   checkpoint,
   losses,
@@ -24,15 +22,16 @@ from agentrl_jax import (
   tables,
   types,
 )
-from agentrl_jax.batch import TokenBatch, TurnBatch
+from agentrl_jax.batch import TokenBatch
 from agentrl_jax.doctor import examine
 from agentrl_jax.learner import estimate as estimate_lib
 from agentrl_jax.learner import objective, optimizer, step, summary
+from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
-  anchors,
   audit,
   collate,
+  credit,
   dependence,
   evaluation,
   loop,
@@ -75,13 +74,23 @@ class Trainer:
     c = parts.config
     self.parts, self.config, self.workdir = parts, c, workdir
     self.tasks = assembly.tasks(c, 'train')
-    self._validation = _first(assembly.tasks(c, 'validation'), c.eval.tasks)
+    self._panels = evaluation.Panels(
+      c,
+      parts.collector,
+      workdir,
+      parts.display,
+      functools.partial(assembly.tasks, c),
+    )
     self._reward_parts, self._reward_weights = rewards.compose(c.rewards)
     loss = functools.partial(
       tables.resolve(losses.LOSSES, c.loss.name), **c.loss.options.to_dict()
     )
+    self._assign = credit.Assigner(c)
+    model = dataclasses.replace(
+      parts.model, value_head=self._assign.needs_values
+    )
     self._learner = step.Learner(
-      parts.model,
+      model,
       objective.policy_objective(loss, c.loss, c.rollout.temperature),
       optimizer.make(c.train.optimizer, _num_updates(c)),
       parts.mesh,
@@ -90,9 +99,10 @@ class Trainer:
     self._scorer = estimate_lib.Estimator(
       parts.model, parts.mesh, c.rollout.temperature
     )
-    self._credit = _credit_program(c)
-    self._reference = params if c.loss.kl_coef else None
-    self.state = self._learner.create(params)
+    needs_reference = c.loss.kl_coef or self._assign.needs_reference
+    self._reference = params if needs_reference else None
+    self.state = self._learner.create(params_lib.with_value_head(model, params))
+    self._next_task = 0  # its place in the order of the run
     self.writer = metrics.Writer(
       workdir, tensorboard=c.log.tensorboard, start=start
     )
@@ -119,12 +129,12 @@ class Trainer:
     done = self._resume()
     try:
       if done < 0:
-        self._log(0, self._evaluate(0))
+        self._log(0, self._panels.judge(0, self._publish))
         done = 0
       while done < total:
         row = self._iterate(done)
         done += 1
-        row |= self._evaluate(done)
+        row |= self._panels.judge(done, self._publish)
         self._log(done, row)
     except loop.Interrupted:
       if self._saved < done == self._logged:
@@ -142,24 +152,52 @@ class Trainer:
     clock.lap('publish')
     version = int(self.state.updates)
     with self.doctor.listening(self.parts.collector, iteration) as heard:
-      groups = self.collect(iteration)
+      groups, played = self._gather(iteration)
     clock.lap('collect')
-    groups = self.score(groups)
-    turns = self.turns(groups, iteration)
-    credit, measured = jax.device_get(self._credit(turns))
-    epochs = self.collate(groups, credit, iteration)
-    clock.lap('collate')
-    references = self.estimate(epochs)
-    row |= self._dependence(iteration, groups)
+    lines = self.estimate(groups)
+    row |= self._dependence(iteration, played)
     clock.lap('estimate')
-    row |= self.update(epochs, references)
+    turns = credit.turns(groups, self.config, iteration)
+    earned = self._assign(turns, lines)
+    updates, extras = self.collate(groups, earned, lines, iteration)
+    clock.lap('collate')
+    row |= self.update(updates, extras)
     clock.lap('update')
+    row |= self._measure(played)
+    row |= earned.measures
+    counted = self.parts.collector.engine.reset_counters()
+    row |= measures.sampler(counted, clock.laps['collect'])
+    row |= clock.metrics()
+    row['train/tokens_per_s'] = (
+      row['rollout/sampled_tokens'] / row['time/iteration_s']
+    )
+    self._write_trajectories(iteration + 1, _flat(groups), earned, turns)
+    self._check_failures(_flat(played))
+    row |= self._watch.see(iteration + 1, row)
+    row |= self.doctor.examine(
+      examine.Evidence(
+        iteration=iteration,
+        trajectories=_flat(groups),
+        turns=turns,
+        updates=updates,
+        row=row,
+        version=version,
+        credit=None if earned.per_token else earned.advantages,
+        estimator=self._assign.by_turn if self._assign.is_alone else None,
+        heard=heard,
+      )
+    )
+    return row
+
+  def _measure(self, groups: Sequence[types.Group]) -> dict[str, float]:
+    """What an iteration's episodes look like."""
     trajectories = _flat(groups)
-    row |= measures.summarize(trajectories)
-    row |= {f'advantage/{k}': float(v) for k, v in measured.items()}
+    row = measures.summarize(trajectories)
     row |= measures.reward_means(trajectories, self._reward_weights)
     row |= rewards.measures(self._reward_parts)
     row |= watch.measure(groups)
+    row['rollout/tasks'] = float(len(groups))
+    row['rollout/varying_groups'] = float(sum(selection.varying(groups)))
     if self._auditor is not None:
       row |= audit.measure(
         trajectories,
@@ -167,35 +205,47 @@ class Trainer:
         self._auditor,
         self.config.watch.audit_trajectories,
       )
-    row |= _sampler_metrics(self.parts.collector.engine, clock)
-    row |= clock.metrics()
-    row['train/tokens_per_s'] = (
-      row['rollout/sampled_tokens'] / row['time/iteration_s']
-    )
-    self._write_trajectories(iteration + 1, trajectories, credit, turns)
-    self._check_failures(trajectories)
-    row |= self._watch.see(iteration + 1, row)
-    row |= self.doctor.examine(
-      examine.Evidence(
-        iteration=iteration,
-        trajectories=trajectories,
-        turns=turns,
-        updates=epochs,
-        row=row,
-        version=version,
-        credit=credit,
-        estimator=self._credit,
-        heard=heard,
-      )
-    )
     return row
 
-  def collect(self, iteration: int) -> list[types.Group]:
-    """Plays `group_size` episodes of each task of the iteration."""
+  def _gather(
+    self, iteration: int
+  ) -> tuple[list[types.Group], list[types.Group]]:
+    """Collects and scores; where the config refills, until enough groups vary.
+
+    Returns:
+      (`rollout.tasks` groups to learn from, all that were played).
+    """
     c = self.config
-    tasks = self._tasks_of(iteration)
+    refills = c.train.constant_groups == 'refill'
+    place, missing = self._next_task, c.rollout.tasks
+    played: list[types.Group] = []
+    for attempt in range(1 + refills * c.rollout.max_refills):
+      places = (len(self.tasks), c.seed, place, missing)
+      tasks = [self.tasks[i] for i in selection.task_order(*places)]
+      place += missing
+      played += self.score(self.collect(iteration, tasks, attempt))
+      missing = c.rollout.tasks - sum(selection.varying(played))
+      if missing <= 0:
+        break
+    self._next_task = place
+    groups = selection.fill(played, c.rollout.tasks) if refills else played
+    return groups, played
+
+  def collect(
+    self, iteration: int, tasks: Sequence[types.Task], attempt: int = 0
+  ) -> list[types.Group]:
+    """Plays `group_size` episodes of each task.
+
+    Args:
+      iteration: of the run.
+      tasks: one group each.
+      attempt: which collection of the iteration: the samples of a task that
+        comes again are others.
+    """
+    c = self.config
+    first = attempt * c.rollout.group_size
     entries = [
-      loop.Entry(task, sample)
+      loop.Entry(task, first + sample)
       for task in tasks
       for sample in range(c.rollout.group_size)
     ]
@@ -221,47 +271,71 @@ class Trainer:
       groups, self._reward_parts, self._reward_weights
     )
 
-  def turns(self, groups: Sequence[types.Group], iteration: int) -> TurnBatch:
-    """Lays the turns out for credit assignment."""
-    c = self.config
-    keys = [
-      [[turn.state_key for turn in t.turns] for t in g.trajectories]
-      for g in groups
-    ]
-    size = c.rollout.max_turns
-    if c.advantage.anchors == 'turn_index':
-      ids = anchors.turn_index(keys, num_turns=size)
-    elif c.advantage.anchors == 'shuffled':
-      dealer = rng.generator(c.seed, 'anchors', iteration)
-      ids = anchors.shuffled(keys, dealer, num_turns=size)
-    elif c.advantage.anchors == 'similarity':
-      ids = anchors.similarity(keys, c.advantage.similarity, num_turns=size)
-    else:
-      ids = anchors.exact(keys, num_turns=size)
-    return collate.turn_batch(
-      groups,
-      ids,
-      anchors.history(ids, c.advantage.history_levels),
-      num_turns=size,
-      invalid_penalty=c.advantage.invalid_penalty,
+  def estimate(self, groups: Sequence[types.Group]) -> credit.Lines:
+    """Lays sampled tokens out, and asks about them what the config needs.
+
+    The reference policy, the policy before the update, the value function: once
+    an iteration, whatever the number of epochs.
+    """
+    c, assign = self.config, self._assign
+    trajectories = _flat(groups)
+    made = credit.lines(
+      trajectories, c.rollout.max_turns * c.rollout.max_turn_tokens
     )
+    recomputed = c.loss.proximal == 'recomputed'
+    if self._reference is None and not recomputed and not assign.needs_values:
+      return made
+    # Credit looks at all, updates at those that they train on.
+    all_of = assign.needs_values or assign.needs_reference
+    chosen = 'keep' if all_of else c.train.constant_groups
+    batch = collate.token_rows(
+      trajectories,
+      np.zeros((len(trajectories), c.rollout.max_turns), np.float32),
+      selection.usable(groups, chosen),
+      row_length=c.train.row_length,
+      num_rows=c.train.rows,
+    )
+    rows = collate.microbatches(batch, c.train.rows)
+
+    def ask(question, params):
+      return np.concatenate(jax.device_get(question(params, rows)))
+
+    def logprobs(params):
+      answer = ask(self._scorer.logprobs, params)
+      return credit.to_lines(batch, answer, made.turn.shape)
+
+    more = {}
+    if self._reference is not None:
+      more['reference_logprobs'] = logprobs(self._reference)
+    if recomputed:
+      more['proximal_logprobs'] = logprobs(self.state.params)
+    made = dataclasses.replace(made, **more)
+    if not assign.needs_values:
+      return made
+    values = ask(self._scorer.values, self.state.params)
+    return credit.with_values(made, batch, values, trajectories)
 
   def collate(
-    self, groups: Sequence[types.Group], credit: np.ndarray, iteration: int
-  ) -> list[list[TokenBatch]]:
-    """Returns the microbatches of each optimizer update of the iteration."""
+    self,
+    groups: Sequence[types.Group],
+    earned: credit.Credit,
+    lines: credit.Lines,
+    iteration: int,
+  ) -> tuple[list[list[TokenBatch]], list[list[dict[str, Any]]]]:
+    """Returns the microbatches of each optimizer update, and their extras."""
     c = self.config
     trajectories = _flat(groups)
-    updates = []
+    indices = selection.usable(
+      groups, c.train.constant_groups, c.train.overlong
+    )
+    updates, extras = [], []
     for epoch in range(c.train.epochs):
       order = rng.generator(c.seed, 'minibatches', iteration, epoch)
-      for indices in selection.minibatches(
-        groups, c.train.constant_groups, c.train.minibatches, order
-      ):
+      for part in selection.minibatches(indices, c.train.minibatches, order):
         batch = collate.token_rows(
           trajectories,
-          credit,
-          indices,
+          earned.by_turn,
+          part,
           row_length=c.train.row_length,
           num_rows=c.train.rows,
         )
@@ -271,27 +345,25 @@ class Trainer:
           num_trajectories=len(trajectories),
           constant=c.loss.weighting_constant or None,
         )
+        batch, extra = credit.attach(batch, earned, lines)
         updates.append(collate.microbatches(batch, c.train.rows))
-    return updates
-
-  def estimate(self, updates: Sequence[Sequence[TokenBatch]]) -> list[list]:
-    """Scores the tokens under the reference policy, where a KL asks for it."""
-    if self._reference is None:
-      return [[] for _ in updates]
-    return [
-      [(x,) for x in self._scorer.logprobs(self._reference, batches)]
-      for batches in updates
-    ]
+        extras.append(
+          collate.microbatches(extra, c.train.rows)
+          if extra
+          else [{} for _ in updates[-1]]
+        )
+    return updates, extras
 
   def update(
     self,
     updates: Sequence[Sequence[TokenBatch]],
-    references: Sequence[Sequence],
+    extras: Sequence[Sequence[dict[str, Any]]],
   ) -> dict[str, float]:
     """Does the optimizer updates of an iteration; returns their metrics."""
     measured, infos = [], []
-    for batches, extras in zip(updates, references, strict=True):
-      self.state, m, info = self._learner.update(self.state, batches, extras)
+    for batches, more in zip(updates, extras, strict=True):
+      more = self._with_proximal(batches, more)
+      self.state, m, info = self._learner.update(self.state, batches, more)
       measured.append(m)
       infos.append(info)
     measured, infos, state = jax.device_get(
@@ -316,6 +388,17 @@ class Trainer:
       )
     return row
 
+  def _with_proximal(self, batches, extras):
+    """Adds what the ratio is taken to, as far as it depends on the update."""
+    if self.config.loss.proximal == 'behavior':
+      return extras
+    extras = [{**extra, 'version': self.state.updates} for extra in extras]
+    if self.config.loss.proximal == 'latest':
+      scored = self._scorer.logprobs(self.state.params, batches)
+      for extra, logprobs in zip(extras, scored, strict=True):
+        extra['proximal_logprobs'] = logprobs
+    return extras
+
   def _dependence(self, iteration, groups) -> dict[str, float]:
     """Measures on the interval how much the policy listens to the task."""
     c = self.config
@@ -331,40 +414,8 @@ class Trainer:
 
   def _publish(self) -> bool:
     params, version = self.state.params, int(self.state.updates)
+    params = params_lib.policy(params)
     return self.parts.collector.engine.publish(params, version)
-
-  def _evaluate(self, done: int) -> dict[str, float]:
-    """Validates on the interval; tests once at the end."""
-    c, total = self.config, self.config.train.iterations
-    row = {}
-    every = c.eval.every
-    due = done in (0, total) or (every and done % every == 0)
-    seconds = time.monotonic()
-    if due and self._validation:
-      row |= self._judge('eval', self._validation, done)
-    if done == total and c.eval.test_tasks:
-      tasks = _first(assembly.tasks(c, 'test'), c.eval.test_tasks)
-      row |= self._judge('test', tasks, done)
-    if row:
-      self.parts.collector.engine.reset_counters()
-      row['time/evaluate_s'] = time.monotonic() - seconds
-    return row
-
-  def _judge(self, name, tasks, done):
-    self.parts.display.stage(f'{name}: {len(tasks)} held-out tasks')
-    self._publish()
-    row, played = evaluation.evaluate(
-      self.parts.collector, tasks, seed=self.config.seed, name=name
-    )
-    limit = self.config.log.trajectories
-    store.write(
-      self.workdir,
-      done,
-      played,
-      kind=name,
-      limit=None if limit < 0 else limit,
-    )
-    return row
 
   def _log(self, done: int, row: dict[str, float]) -> None:
     """Writes the row, then the checkpoint: a row outlives its checkpoint."""
@@ -379,7 +430,11 @@ class Trainer:
       self._save(done, row)
 
   def _save(self, done: int, row: dict[str, float]) -> None:
-    meta = {'step': done, 'updates': int(self.state.updates)}
+    meta = {
+      'step': done,
+      'updates': int(self.state.updates),
+      'next_task': self._next_task,
+    }
     if 'eval/success' in row:
       meta['eval/success'] = row['eval/success']
     self._checkpoints.save(done, self.state, meta)
@@ -392,33 +447,20 @@ class Trainer:
       self.writer.truncate(-1)
       return -1
     self.state, meta = self._checkpoints.restore(latest, self.state)
+    self._next_task = int(meta['next_task'])
     self._saved = self._logged = latest
     self.writer.truncate(latest)
     self._watch.replay(metrics.read(self.workdir))
     self.parts.display.note(f'resumed after iteration {meta["step"]}')
     return int(meta['step'])
 
-  def _tasks_of(self, iteration: int) -> list[types.Task]:
-    """Tasks of an iteration: epochs of seeded permutations, cut in order."""
-    n, size = self.config.rollout.tasks, len(self.tasks)
-    first = iteration * n
-    orders: dict[int, np.ndarray] = {}
-    out = []
-    for place in range(first, first + n):
-      epoch, at = divmod(place, size)
-      if epoch not in orders:
-        shuffle = rng.generator(self.config.seed, 'tasks', epoch)
-        orders[epoch] = shuffle.permutation(size)
-      out.append(self.tasks[int(orders[epoch][at])])
-    return out
-
-  def _write_trajectories(self, done, trajectories, credit, turns):
+  def _write_trajectories(self, done, trajectories, earned, turns):
     limit = self.config.log.trajectories
     store.write(
       self.workdir,
       done,
       trajectories,
-      advantages=credit,
+      advantages=earned.by_turn,
       anchors=turns.anchor_ids,
       limit=None if limit < 0 else limit,
     )
@@ -438,38 +480,9 @@ def first_look(parts: Parts, params: Any) -> None:
   parts.display.trajectory(played[0], title='before any training')
 
 
-def _credit_program(c: ml_collections.ConfigDict):
-  """Jits the estimator with its measures; one shape for the run."""
-  estimator = functools.partial(
-    tables.resolve(advantages.ESTIMATORS, c.advantage.estimator),
-    **c.advantage.options.to_dict(),
-  )
-
-  def credit(turns):
-    values = estimator(turns)
-    return values, advantages.diagnostics(turns, values)
-
-  return jax.jit(credit)
-
-
 def _num_updates(c: ml_collections.ConfigDict) -> int:
   return c.train.iterations * c.train.epochs * c.train.minibatches
 
 
-def _first(tasks, count: int) -> list[types.Task]:
-  return [tasks[i] for i in range(min(count, len(tasks)))]
-
-
 def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
   return [t for group in groups for t in group.trajectories]
-
-
-def _sampler_metrics(engine, clock) -> dict[str, float]:
-  n = engine.reset_counters()
-  return {
-    'host/sampler_live_share': n.live_slot_steps / max(n.slot_steps, 1),
-    'host/sampler_decode_steps': float(n.decode_steps),
-    'host/sampler_extend_calls': float(n.extend_calls),
-    'sampler/extend_tokens': float(n.extend_tokens),
-    'rollout/tokens_per_s': n.sampled_tokens / clock.laps['collect'],
-  }

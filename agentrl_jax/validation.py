@@ -14,7 +14,10 @@ _CHOICES = {
   'model.dtype': ('auto', 'float32', 'bfloat16'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
   'rollout.long_observation': ('stop', 'truncate'),
-  'train.constant_groups': ('keep', 'drop'),
+  'train.constant_groups': ('keep', 'drop', 'refill'),
+  'train.overlong': ('keep', 'drop'),
+  'advantage.bootstrap': ('none', 'limit'),
+  'loss.proximal': ('behavior', 'recomputed', 'latest', 'interpolated'),
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
   'loss.sequence': ('turn', 'trajectory'),
   'rollout.thinking': ('keep', 'strip'),
@@ -37,6 +40,9 @@ _CHOICES = {
     for part in ('sft', 'train')
   },
 }
+
+# Estimators that compare no outcomes within a group.
+_KL_IN_REWARD = ('gae', 'token_gae', 'reinforce_pp', 'rebn', 'reinforce')
 
 # field -> lowest allowed value
 _AT_LEAST = {
@@ -65,10 +71,11 @@ _AT_LEAST = {
   'rollout.max_turn_tokens': 1,
   'rollout.max_context': 64,
   'rollout.top_k': 0,
+  'rollout.max_refills': 1,
   'rollout.malformed_limit': 1,
-  'rollout.window': 1,
   'rollout.failure_count': 0,
   'rollout.episode_deadline_s': 0,
+  'rollout.window': 1,
   'sampler.slots': 1,
   'sampler.lanes': 1,
   'sampler.decode_chunk': 1,
@@ -76,8 +83,11 @@ _AT_LEAST = {
   'sampler.extend_chunk': 1,
   'advantage.history_levels': 1,
   'advantage.invalid_penalty': 0,
+  'advantage.kl_in_reward': 0,
   'loss.kl_coef': 0,
   'loss.entropy_coef': 0,
+  'loss.value_coef': 0,
+  'loss.value_clip': 0,
   'train.iterations': 0,
   'train.minibatches': 1,
   'train.epochs': 1,
@@ -159,8 +169,18 @@ def faults(
   for field, names in (tables or {}).items():
     if ':' not in str(flat[field]) and flat[field] not in names:
       out.append(_choice(field, flat[field], names))
-  out += _relations(config) + _watch_faults(config)
+  out += _relations(config) + _watch_faults(config) + _learning_faults(config)
   return out + _mesh_faults(config, num_devices)
+
+
+def is_correction(part: Any) -> bool:
+  """Returns whether a part of `loss.correction` is (name, options)."""
+  return (
+    isinstance(part, tuple | list)
+    and len(part) == 2
+    and isinstance(part[0], str)
+    and isinstance(part[1], Mapping)
+  )
 
 
 def is_part(part: Any) -> bool:
@@ -259,6 +279,30 @@ def _watch_faults(c: ml_collections.ConfigDict) -> list[str]:
     faults.append(
       f'config.audit_reward={c.audit_reward!r}: it is among config.rewards; an '
       'audit is by a part that nobody trains on'
+    )
+  return faults
+
+
+def _learning_faults(c: ml_collections.ConfigDict) -> list[str]:
+  faults = []
+  if not all(map(is_correction, c.loss.correction)):
+    faults.append(
+      'config.loss.correction: a tuple of (name, options) pairs, such as '
+      "(('tis', {'cap': 2.0}),)"
+    )
+  if c.loss.correction and c.loss.proximal == 'behavior':
+    faults.append(
+      "config.loss.correction: with config.loss.proximal='behavior' the two "
+      'policies that it compares are one; set proximal to recomputed, latest '
+      'or interpolated'
+    )
+  estimator = c.advantage.estimator
+  if c.advantage.kl_in_reward and estimator not in _KL_IN_REWARD:
+    faults.append(
+      f'config.advantage.kl_in_reward={c.advantage.kl_in_reward}: estimator '
+      f'{estimator!r} compares outcomes within groups, none of which would be '
+      f'constant; allowed with {", ".join(_KL_IN_REWARD)}; set '
+      'config.loss.kl_coef instead'
     )
   return faults
 

@@ -70,7 +70,27 @@ def test_siblings_of_the_main_job_differ_in_what_they_say():
     ({'advantage.options.scale': 'iqr'}, "scale='iqr'"),
     ({'advantage.options.sharp': '1'}, "'sharp'"),
     ({'loss.options.sharp': '1'}, "'sharp'"),
-    ({'advantage.estimator': 'gae'}, 'values'),  # needs what a config lacks
+    # Needs what a config lacks.
+    ({'advantage.estimator': 'vineppo'}, 'continuation_returns'),
+    ({'advantage.estimator': 'gae', 'advantage.options.lamb': '1'}, "'lamb'"),
+    (
+      {
+        'advantage.estimator': 'reinforce_pp',
+        'advantage.options.lam': '1',
+      },
+      "'lam'",
+    ),
+    (
+      {
+        'loss.proximal': 'latest',
+        'loss.correction': "(('tis', {'cup': 2.0}),)",
+      },
+      'tis: truncated_importance_weights() got an unexpected keyword argument',
+    ),
+    (
+      {'loss.proximal': 'latest', 'loss.correction': "(('tsi', {}),)"},
+      "unknown name 'tsi'",
+    ),
   ],
 )
 def test_a_fault_of_names_and_options_is_told(overrides, words):

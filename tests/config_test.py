@@ -186,45 +186,26 @@ def test_thresholds_that_cannot_be(file):
   config.validate(config.load(file, {'watch.length_drift': '0'}))
 
 
-def test_an_unknown_reward_and_option_are_told_together(file):
-  from agentrl_jax import assembly
-
-  c = config.load(
-    file,
-    {
-      'rewards': "(('outcom', 1.0),)",
-      'advantage.options.gama': '1',
-      'loss.options.clip_lo': '1',
-      'env.options.leggs': '1',
-    },
-  )
-  found = ' '.join(faults(config.validate, c, more=assembly.faults(c)))
-  for text in ('outcom', "'gama'", "'clip_lo'", 'leggs'):
-    assert text in found
-  for part in ('env', 'loss', 'advantage'):
-    assert f'config.{part}.options: ' in found
-
-
-def test_an_audit_is_by_a_part_that_nobody_trains_on(file):
-  from agentrl_jax import assembly
-
-  c = config.load(file, {'audit_reward': 'outcome'})
-  (fault,) = faults(config.validate, c, more=assembly.faults(c))
-  assert 'it is among config.rewards' in fault
-  c = config.load(file, {'audit_reward': 'outcom'})
-  (fault,) = faults(config.validate, c, more=assembly.faults(c))
-  assert fault.startswith('config.audit_reward: unknown name')
-  assert 'outcome' in fault
-
-
-def test_thresholds_that_cannot_be(file):
-  c = config.load(file, {'watch.length_drift': '0.5', 'watch.entropy': '-1'})
-  found = faults(config.validate, c)
-  assert [fault.split('=')[0] for fault in found] == [
-    'config.watch.entropy',
-    'config.watch.length_drift',
-  ]
-  config.validate(config.load(file, {'watch.length_drift': '0'}))
+@pytest.mark.parametrize(
+  'sets, words',
+  [
+    ({'loss.correction': "(('tis', {}),)"}, 'set proximal to recomputed'),
+    (
+      {'loss.correction': "('tis',)", 'loss.proximal': 'latest'},
+      'a tuple of (name, options) pairs',
+    ),
+    ({'loss.proximal': 'latset'}, "did you mean 'latest'"),
+    ({'advantage.kl_in_reward': '0.1'}, "estimator 'gigpo' compares outcomes"),
+    ({'advantage.bootstrap': 'always'}, 'not one of limit, none'),
+    ({'train.constant_groups': 'refil'}, "did you mean 'refill'"),
+    ({'rollout.max_refills': '0'}, 'must be >= 1'),
+    ({'train.overlong': 'mask'}, 'not one of drop, keep'),
+    ({'loss.value_clip': '-1.0'}, 'must be >= 0'),
+  ],
+)
+def test_learning_that_cannot_be(file, sets, words):
+  (fault,) = faults(config.validate, config.load(file, sets))
+  assert words in fault
 
 
 def test_rows_that_do_not_divide_over_the_mesh():

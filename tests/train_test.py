@@ -21,7 +21,7 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.models import params as params_lib
-from agentrl_jax.rollout import breaker, loop
+from agentrl_jax.rollout import breaker, credit, loop
 from agentrl_jax.sampler.engine import Counters
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -162,23 +162,24 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
   assert len(one.tasks) == 10
 
   def order(trainer, count):
-    return [task.index for i in range(count) for task in trainer._tasks_of(i)]
+    for i in range(count):
+      trainer._gather(i)
+    calls = trainer.parts.collector.calls
+    return [e.task.index for *_, es in calls for e in es if not e.sample]
 
   places = order(one, 5)  # 5 iterations of 4 tasks: two epochs
   assert sorted(places[:10]) == sorted(places[10:]) == list(range(10))
   assert places[:10] != places[10:]
   other, _ = trainer(tmp_path / 'other', seed='1')
   assert order(other, 5) != places
-  # The third iteration alone is that of a run from the start.
-  assert [t.index for t in one._tasks_of(2)] == places[8:12]
 
 
 def test_groups_of_equal_outcomes_are_dropped(tmp_path):
   one, collector = trainer(tmp_path)
-  groups = one.score(one.collect(0))
-  turns = one.turns(groups, 0)
-  credit, _ = jax.device_get(one._credit(turns))
-  updates = one.collate(groups, credit, 0)
+  groups, _ = one._gather(0)
+  lines = one.estimate(groups)
+  earned = one._assign(credit.turns(groups, one.config, 0), lines)
+  updates, _ = one.collate(groups, earned, lines, 0)
   trained = set()
   for batches in updates:
     for batch in batches:
@@ -209,11 +210,11 @@ def test_a_reward_that_is_no_number_is_a_failure_and_not_a_zero(tmp_path):
     return math.nan if entry.sample == 0 else some(entry, _)
 
   one, _ = trainer(tmp_path, reward=broken)
-  groups = one.score(one.collect(0))
+  groups, _ = one._gather(0)
   for group in groups:
     reasons = [t.stop_reason for t in group.trajectories]
     assert reasons == [StopReason.REWARD_ERROR, *[StopReason.DONE] * 3]
-  turns = one.turns(groups, 0)
+  turns = credit.turns(groups, one.config, 0)
   assert not turns.turn_mask.reshape(4, 4, -1)[:, 0].any()
 
 
@@ -239,14 +240,14 @@ def test_a_few_failures_do_not(tmp_path):
 
 def poison(trainer, times):
   """Makes the next `times` updates learn from infinite advantages."""
-  plain, left = trainer._credit, [times]
+  plain, left = trainer._assign._estimate, [times]
 
-  def credit(turns):
-    values, measured = plain(turns)
+  def estimate(turns):
+    values = plain(turns)
     left[0] -= 1
-    return (values * np.inf if left[0] >= 0 else values), measured
+    return values * np.inf if left[0] >= 0 else values
 
-  trainer._credit = credit
+  trainer._assign._estimate = estimate
 
 
 def test_an_update_that_is_not_finite_is_skipped_and_counted(tmp_path):
@@ -337,8 +338,8 @@ def test_sparse_checkpoints_resume_all_the_same(tmp_path):
 @pytest.mark.parametrize('anchors', ['exact', 'turn_index', 'shuffled'])
 def test_anchors_are_those_that_the_config_names(anchors, tmp_path):
   one, _ = trainer(tmp_path, **{'advantage.anchors': anchors})
-  groups = one.score(one.collect(0))
-  turns = [one.turns(groups, iteration) for iteration in (0, 0, 1)]
+  groups, _ = one._gather(0)
+  turns = [credit.turns(groups, one.config, i) for i in (0, 0, 1)]
   np.testing.assert_array_equal(turns[0].anchor_ids, turns[1].anchor_ids)
   has = (turns[0].anchor_ids >= 0).any()
   assert has == (anchors == 'turn_index')  # the made-up ones have no key
@@ -359,9 +360,9 @@ def test_similar_states_are_one_where_the_config_says_so(
 
   groups = [
     types.Group(g.task, tuple(map(keyed, g.trajectories)))
-    for g in one.score(one.collect(0))
+    for g in one._gather(0)[0]
   ]
-  ids = one.turns(groups, 0).anchor_ids
+  ids = credit.turns(groups, one.config, 0).anchor_ids
   assert len(np.unique(ids[ids >= 0])) == states * len(groups)
 
 
@@ -433,3 +434,137 @@ def test_a_kl_compares_with_the_weights_at_the_start(tmp_path):
   rows = metrics.read(tmp_path)
   assert rows[1]['loss/kl'] == pytest.approx(0.0, abs=1e-6)
   assert rows[2]['loss/kl'] > 1e-7
+
+
+def ppo(**sets):
+  fields = {'advantage.estimator': 'gae', 'train.constant_groups': 'keep'}
+  return fields | sets
+
+
+def test_a_value_head_is_learnt_saved_and_kept_from_the_sampler(tmp_path):
+  one, collector = trainer(tmp_path, **ppo())
+  publish = collector.engine.publish
+
+  def without(params, version):
+    assert 'value' not in params
+    return publish(params, version)
+
+  collector.engine.publish = without
+  one.run()
+  rows = metrics.read(tmp_path)
+  assert rows[2]['value/loss'] < rows[1]['value/loss']
+  # Before the first update every value is 0 and explains nothing.
+  assert rows[1]['value/explained_variance'] == 0
+  assert rows[1]['value/mean'] == 0 != rows[2]['value/mean']
+  # A player of the policy reads the checkpoint without it.
+  model = one.parts.model
+  played = assembly.saved_params(str(tmp_path), model, one.parts.mesh)
+  want = params_lib.policy(one.state.params)
+  assert jax.tree.structure(played) == jax.tree.structure(want)
+  for a, b in zip(jax.tree.leaves(played), jax.tree.leaves(want), strict=True):
+    np.testing.assert_array_equal(a, b)
+
+
+def test_a_run_with_values_resumes_bitwise(tmp_path):
+  sets = ppo(**{'eval.tasks': '0', 'eval.test_tasks': '0'})
+  one, _ = trainer(tmp_path / 'a', **sets)
+  one.run()
+  two, collector = trainer(tmp_path / 'b', **sets)
+  collector.interrupt_at = 2
+  with pytest.raises(loop.Interrupted):
+    two.run()
+  three, _ = trainer(tmp_path / 'b', **sets)
+  three.run()
+  assert plain_rows(tmp_path / 'a') == plain_rows(tmp_path / 'b')
+  head, again = (x.state.params['value'] for x in (one, three))
+  np.testing.assert_array_equal(head['kernel'], again['kernel'])
+
+
+QUIET = {'eval.every': '0', 'eval.tasks': '0', 'eval.test_tasks': '0'}
+REFILL = QUIET | {'train.constant_groups': 'refill'}
+
+
+def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
+  one, collector = trainer(tmp_path, **REFILL)
+  groups, played = one._gather(0)
+  assert len(groups) == 4 < len(played)
+  assert all(group.task.index % 2 == 0 for group in groups)
+  # Just as many more tasks as were missing, each time; in the run's order.
+  asked = [len(entries) // 4 for *_, entries in collector.calls]
+  varying = np.cumsum(
+    [
+      sum(e.task.index % 2 == 0 for e in entries) // 4
+      for *_, entries in collector.calls
+    ]
+  )
+  assert asked[0] == 4 and asked[1:] == [4 - v for v in varying[:-1]]
+  assert one._next_task == len(played) == sum(asked)
+  # A task that comes again is not sampled with the same keys.
+  names = [(e.task.index, e.sample) for *_, es in collector.calls for e in es]
+  assert len(set(names)) == len(names)
+
+
+def test_refills_end_and_what_is_left_is_no_update(tmp_path):
+  sets = REFILL | {'rollout.max_refills': '2'}
+  one, collector = trainer(tmp_path, reward=lambda e, d: 1.0, **sets)
+  groups, played = one._gather(0)
+  assert (len(groups), len(played), len(collector.calls)) == (4, 12, 3)
+  lines = one.estimate(groups)
+  earned = one._assign(credit.turns(groups, one.config, 0), lines)
+  assert one.collate(groups, earned, lines, 0) == ([], [])
+
+
+def test_a_run_with_refills_resumes_bitwise(tmp_path):
+  sets = REFILL | {'train.iterations': '3'}
+  one, collector = trainer(tmp_path / 'a', **sets)
+  one.run()
+  asked = [iteration for _, iteration, _ in collector.calls]
+  again = next(i for i in range(1, 9) if asked[i - 1] == asked[i] > 0)
+  two, collector = trainer(tmp_path / 'b', **sets)
+  collector.interrupt_at = again + 1  # in a refill after a checkpoint
+  with pytest.raises(loop.Interrupted):
+    two.run()
+  three, _ = trainer(tmp_path / 'b', **sets)
+  three.run()
+  rows = plain_rows(tmp_path / 'a')
+  assert rows == plain_rows(tmp_path / 'b')
+  assert one._next_task == three._next_task > 12
+  for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(three.state)):
+    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_what_ran_out_of_tokens_is_judged_and_not_trained_on(tmp_path):
+  def reason(entry, draws):
+    return StopReason.LENGTH if entry.sample == 3 else StopReason.DONE
+
+  one, _ = trainer(tmp_path, reason=reason, **{'train.overlong': 'drop'})
+  groups, _ = one._gather(0)
+  lines = one.estimate(groups)
+  earned = one._assign(credit.turns(groups, one.config, 0), lines)
+  updates, _ = one.collate(groups, earned, lines, 0)
+  trained = {
+    int(b) for u in updates for x in u for b in x.row_trajectory[x.mask]
+  }
+  assert trained and not any(b % 4 == 3 for b in trained)
+  assert earned.advantages[3::4].any()
+
+
+CORRECTED = QUIET | {'loss.correction': "(('tis', {'cap': 1.5}),)"}
+
+
+@pytest.mark.parametrize('proximal', ['recomputed', 'latest', 'interpolated'])
+def test_corrections_are_measured(proximal, tmp_path):
+  sets = CORRECTED | {'loss.proximal': proximal, 'train.minibatches': '3'}
+  one, _ = trainer(tmp_path, **sets)
+  one.run()
+  row = metrics.read(tmp_path)[1]
+  # Made up, the log-probs at sampling are another policy's. The three updates
+  # see tokens of age 0, 1 and 2 (their version is 3): the mean is negative.
+  assert row['updates'] == 3
+  assert row['correction/masked_share'] == 0
+  assert 0 < row['correction/ess'] <= 1
+  if proximal == 'interpolated':  # of tokens so young, it is the sampling one
+    assert row['correction/ess'] == pytest.approx(1)
+    assert row['correction/mismatch_kl'] == pytest.approx(0)
+  else:
+    assert row['correction/mismatch_kl'] > 0

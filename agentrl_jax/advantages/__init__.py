@@ -2,7 +2,8 @@
 
 `ESTIMATORS[name](turns, **options) -> [B, S]` and `TOKEN_ESTIMATORS[name](
 token_rewards [B, T], values [B, T] or None, group_ids [B], mask [B, T],
-**options) -> [B, T]` are what configs name; the functions are below them.
+**options) -> [B, T]` are what configs name: a name is in one of the tables and
+so says the level. VALUE_ESTIMATORS take `values`, of a learned value function.
 """
 
 from agentrl_jax.advantages import estimators
@@ -44,6 +45,7 @@ from agentrl_jax.advantages.whitened import (
 __all__ = [
   'ESTIMATORS',
   'TOKEN_ESTIMATORS',
+  'VALUE_ESTIMATORS',
   'action_advantages',
   'anchor_advantages',
   'broadcast_turns',
@@ -102,7 +104,9 @@ ESTIMATORS = {
 }
 
 TOKEN_ESTIMATORS = {
-  'gae': estimators.token_gae,
+  'token_gae': estimators.token_gae,
   'reinforce_pp': estimators.token_reinforce_pp,
   'reinforce_pp_baseline': estimators.token_reinforce_pp_baseline,
 }
+
+VALUE_ESTIMATORS = frozenset({'gae', 'token_gae'})

@@ -17,6 +17,9 @@ from agentrl_jax.batch import TokenBatch
 from agentrl_jax.models import heads, transformer
 from agentrl_jax.models.config import ModelConfig
 
+# Ages of tokens that are counted apart; the last holds all older ones.
+NUM_AGES = 4
+
 
 class Metrics(NamedTuple):
   """sums: added over microbatches; maxima: maximised."""
@@ -43,19 +46,43 @@ def logprobs_and_entropy(
     first token of a row. At the first token of a later segment the value is
     that of another segment's end: no such token is ever sampled.
   """
-  output = transformer.hidden(
+  hidden = hidden_states(config, params, batch)
+  return scores(config, params, hidden, batch, temperature)
+
+
+def hidden_states(
+  config: ModelConfig, params: dict, batch: TokenBatch
+) -> jax.Array:
+  """Runs the decoder over packed rows: [R, T, D]."""
+  return transformer.hidden(
     config,
     params,
     batch.tokens,
     positions=batch.positions,
     segment_ids=batch.segment_ids,
-  )
-  logits = heads.logits(config, params, output.hidden[:, :-1])
+  ).hidden
+
+
+def scores(
+  config: ModelConfig,
+  params: dict,
+  hidden: jax.Array,
+  batch: TokenBatch,
+  temperature: float,
+) -> tuple[jax.Array, jax.Array]:
+  """The rest of `logprobs_and_entropy`, from hidden states [R, T, D] on."""
+  logits = heads.logits(config, params, hidden[:, :-1])
   targets = batch.tokens[:, 1:]
   logprobs = losses.token_logprobs(logits, targets, temperature=temperature)
   entropy = losses.entropy(logits, temperature=temperature)
   front = [(0, 0), (1, 0)]
   return jnp.pad(logprobs, front), jnp.pad(entropy, front)
+
+
+def values_before(params: dict, hidden: jax.Array) -> jax.Array:
+  """Values [R, T] of the state in which each token is chosen, 0 at a row's
+  first: aligned with the tokens as log-probs are."""
+  return jnp.pad(heads.values(params, hidden[:, :-1]), [(0, 0), (1, 0)])
 
 
 def _masked_sum(values, mask):
@@ -82,7 +109,9 @@ def likelihood(
 
 @dataclasses.dataclass(frozen=True)
 class PolicyObjective:
-  """Policy loss, KL to a reference and entropy bonus.
+  """Policy loss, KL to a reference, entropy bonus, and value loss.
+
+      Σ w · m · c · L(π, π_prox) + β KL - η H + ν Σ v · (V - R)²
 
   Attributes:
     loss: as in `losses.LOSSES`, its options bound.
@@ -92,6 +121,12 @@ class PolicyObjective:
     entropy_coef: of the bonus.
     temperature: at which the tokens were sampled.
     clip: (low, high) for the clip fraction that is reported.
+    proximal: policy that the ratio is taken to: 'behavior' (that sampled),
+      'interpolated' (see `losses.interpolated_proximal_logprobs`), or any
+      other word: as given.
+    correction: (name, options) pairs of `losses.correct`, from the behavior to
+      the proximal policy.
+    value_coef, value_clip: of the value loss; clip 0 = off.
   """
 
   loss: Callable
@@ -101,6 +136,10 @@ class PolicyObjective:
   entropy_coef: float = 0.0
   temperature: float = 1.0
   clip: tuple[float, float] = (0.2, 0.2)
+  proximal: str = 'behavior'
+  correction: tuple = ()
+  value_coef: float = 0.0
+  value_clip: float = 0.0
 
   def __call__(
     self,
@@ -108,19 +147,37 @@ class PolicyObjective:
     params: dict,
     batch: TokenBatch,
     reference_logprobs: jax.Array | None = None,
+    proximal_logprobs: jax.Array | None = None,
+    version: jax.Array | None = None,
+    returns: jax.Array | None = None,
+    old_values: jax.Array | None = None,
+    value_weights: jax.Array | None = None,
   ) -> tuple[jax.Array, Metrics]:
-    """Returns (loss, metrics) of a microbatch."""
+    """Returns (loss, metrics) of a microbatch.
+
+    Args:
+      config, params: of the policy, with a value head where `returns` are.
+      batch: rows.
+      reference_logprobs: [R, T] float32, for a KL.
+      proximal_logprobs: [R, T] float32, where `proximal` is given.
+      version: [] int32, of `params`, where it is not 'behavior'.
+      returns, old_values, value_weights: [R, T] float32, targets, values at
+        collection and weights (0 = not fitted) of the states before tokens.
+    """
     mask, weights = batch.mask, batch.weights
-    logprobs, entropy = logprobs_and_entropy(
-      config, params, batch, self.temperature
-    )
+    hidden = hidden_states(config, params, batch)
+    logprobs, entropy = scores(config, params, hidden, batch, self.temperature)
+    proximal = self._proximal(logprobs, batch, proximal_logprobs, version)
     values = self.loss(
       logprobs,
-      batch.behavior_logprobs,
+      proximal,
       batch.advantages,
-      self._sequence_ids(batch),
+      sequence_ids(batch, self.sequence),
       mask,
     )
+    more = {}
+    if self.proximal != 'behavior':
+      values, more = self._corrected(values, proximal, batch, version)
     policy = losses.aggregate(values, weights)
     kl = jnp.zeros(())
     if self.kl_coef:
@@ -130,43 +187,99 @@ class PolicyObjective:
       kl = losses.aggregate(penalty, weights)
     bonus = losses.aggregate(jnp.where(mask, entropy, 0.0), weights)
     loss = policy + self.kl_coef * kl - self.entropy_coef * bonus
+    if returns is not None:
+      fit = losses.value_loss(
+        values_before(params, hidden),
+        old_values,
+        returns,
+        value_weights > 0,
+        clip=self.value_clip or None,
+      )
+      more['value'] = losses.aggregate(fit, value_weights)
+      loss += self.value_coef * more['value']
+    sums, maxima = self._measures(logprobs, entropy, proximal, batch)
+    sums = {'loss': loss, 'policy': policy, 'kl': kl} | more | sums
+    return loss, Metrics(sums, maxima)
+
+  def _measures(self, logprobs, entropy, proximal, batch):
+    """Sums and maxima over sampled tokens."""
+    mask = batch.mask
     gap = jnp.where(mask, logprobs - batch.behavior_logprobs, 0.0)
     ratio = jnp.exp(jnp.clip(gap, -20, 20))
+    step = jnp.exp(jnp.clip(jnp.where(mask, logprobs - proximal, 0.0), -20, 20))
     low, high = self.clip
-    clipped = (ratio < 1 - low) | (ratio > 1 + high)
+    clipped = (step < 1 - low) | (step > 1 + high)
     sums = {
-      'loss': loss,
-      'policy': policy,
-      'kl': kl,
       'tokens': mask.sum().astype(jnp.float32),
       'entropy': _masked_sum(entropy, mask),
       'ratio': _masked_sum(ratio, mask),
       'ratio_square': _masked_sum(ratio**2, mask),
       'clipped': _masked_sum(clipped.astype(jnp.float32), mask),
       'gap': _masked_sum(jnp.abs(gap), mask),
-      'weight': weights.sum(),
+      'weight': batch.weights.sum(),
     }
     maxima = {
       'gap': _masked_max(jnp.abs(gap), mask),
       'ratio': _masked_max(jnp.abs(ratio - 1), mask),
     }
-    return loss, Metrics(sums, maxima)
+    return sums, maxima
 
-  def _sequence_ids(self, batch: TokenBatch) -> jax.Array:
-    """[R, T] int32 ids of turns or of packed segments, -1 = in none."""
-    rows, length = batch.tokens.shape
-    segments = batch.segment_ids + jnp.arange(rows)[:, None] * (length + 1)
-    if self.sequence == 'trajectory':
-      return jnp.where(batch.mask, segments, -1)
-    # A turn's tokens are contiguous in its segment: its id is where it starts.
-    place = jnp.broadcast_to(jnp.arange(length), (rows, length))
-    same = jnp.ones((rows, length), bool)
-    for ids in (batch.row_turn, segments):
-      before = jnp.pad(ids, [(0, 0), (1, 0)], constant_values=-1)[:, :-1]
-      same &= ids == before
-    starts = jax.lax.cummax(jnp.where(same, -1, place), axis=1)
-    ids = starts + jnp.arange(rows)[:, None] * length
-    return jnp.where(batch.mask, ids, -1)
+  def _proximal(self, logprobs, batch, given, version):
+    """[R, T] log-probs of the policy that the ratio is taken to."""
+    if self.proximal == 'behavior':
+      return batch.behavior_logprobs
+    if self.proximal == 'interpolated':
+      return losses.interpolated_proximal_logprobs(
+        logprobs,
+        batch.behavior_logprobs,
+        batch.versions,
+        batch.mask,
+        version=version,
+      )
+    return given
+
+  def _corrected(self, values, proximal, batch, version):
+    """Corrects losses of tokens; returns them and sums that tell how much."""
+    mask, behavior = batch.mask, batch.behavior_logprobs
+    ids = {
+      'turn': sequence_ids(batch, 'turn'),
+      'sequence': sequence_ids(batch, 'trajectory'),
+    }
+    factors, kept = losses.correct(
+      self.correction, proximal, behavior, ids, mask
+    )
+    apart = jnp.clip(jnp.where(mask, proximal - behavior, 0.0), -20, 20)
+    ratio = jnp.exp(jax.lax.stop_gradient(apart))
+    bins = losses.staleness_histogram(
+      batch.versions, mask, version=version, num_bins=NUM_AGES
+    )
+    ages = jnp.where(mask, version - batch.versions, 0)
+    sums = {
+      'correction_ratio': _masked_sum(ratio, mask),
+      'correction_square': _masked_sum(ratio**2, mask),
+      'correction_kept': kept.sum().astype(jnp.float32),
+      'correction_kl': _masked_sum(jnp.expm1(apart) - apart, mask),
+      'age': ages.sum().astype(jnp.float32),
+      **{f'age_{i}': bins[i] for i in range(NUM_AGES)},
+    }
+    return jnp.where(kept, values * factors, 0.0), sums
+
+
+def sequence_ids(batch: TokenBatch, sequence: str) -> jax.Array:
+  """[R, T] int32 ids of turns or of packed segments, -1 = in none."""
+  rows, length = batch.tokens.shape
+  segments = batch.segment_ids + jnp.arange(rows)[:, None] * (length + 1)
+  if sequence == 'trajectory':
+    return jnp.where(batch.mask, segments, -1)
+  # A turn's tokens are contiguous in its segment: its id is where it starts.
+  place = jnp.broadcast_to(jnp.arange(length), (rows, length))
+  same = jnp.ones((rows, length), bool)
+  for ids in (batch.row_turn, segments):
+    before = jnp.pad(ids, [(0, 0), (1, 0)], constant_values=-1)[:, :-1]
+    same &= ids == before
+  starts = jax.lax.cummax(jnp.where(same, -1, place), axis=1)
+  ids = starts + jnp.arange(rows)[:, None] * length
+  return jnp.where(batch.mask, ids, -1)
 
 
 def policy_objective(
@@ -188,4 +301,10 @@ def policy_objective(
     entropy_coef=config_loss['entropy_coef'],
     temperature=temperature,
     clip=(options.get('clip_low', 0.2), options.get('clip_high', 0.2)),
+    proximal=config_loss['proximal'],
+    correction=tuple(
+      (name, dict(options)) for name, options in config_loss['correction']
+    ),
+    value_coef=config_loss['value_coef'],
+    value_clip=config_loss['value_clip'],
   )

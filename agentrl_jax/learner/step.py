@@ -1,7 +1,7 @@
 """Gradient of a microbatch, and the update: two programs for a whole run."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -23,12 +23,12 @@ def accumulate(
   gradients: Any,
   metrics: objective_lib.Metrics,
   batch: TokenBatch,
-  *extra: jax.Array,
+  extra: Mapping[str, jax.Array],
 ) -> tuple[Any, objective_lib.Metrics]:
   """Adds a microbatch's gradient and metrics to what was added before."""
 
   def loss(params):
-    return objective(config, params, batch, *extra)
+    return objective(config, params, batch, **extra)
 
   new, new_metrics = jax.grad(loss, has_aux=True)(params)
   gradients = jax.tree.map(jnp.add, gradients, new)
@@ -77,7 +77,7 @@ class Learner:
 
   Args:
     config: the policy's shape.
-    objective: `f(config, params, batch, *extra) -> (loss, Metrics)`, the loss
+    objective: `f(config, params, batch, **extra) -> (loss, Metrics)`, the loss
       again among the sums.
     tx: the optimizer.
     mesh: devices; rows are split over its data axes.
@@ -144,14 +144,15 @@ class Learner:
     self,
     state: state_lib.State,
     batches: Sequence[TokenBatch],
-    extras: Sequence[tuple] = (),
+    extras: Sequence[Mapping[str, Any]] = (),
   ) -> tuple[state_lib.State, objective_lib.Metrics, dict]:
     """Does one optimizer update; `state` is donated.
 
     Args:
       state: weights and optimizer.
       batches: microbatches of one shape, weights over all of them.
-      extras: further arrays for the objective, one tuple a microbatch.
+      extras: further arrays [R, T] or [] for the objective, by name, one
+        mapping a microbatch.
 
     Returns:
       (state, metrics, info) on the device: nothing waits.
@@ -161,10 +162,13 @@ class Learner:
     gradients, self._gradients = self._gradients, None
     metrics = self._no_metrics(state.params, batches[0], extras)
     for i, batch in enumerate(batches):
-      extra = extras[i] if extras else ()
       batch = jax.device_put(batch, self._rows)
+      extra = {
+        name: jax.device_put(x, self._rows) if x.ndim else x
+        for name, x in (extras[i] if extras else {}).items()
+      }
       gradients, metrics = self._accumulate(
-        state.params, gradients, metrics, batch, *extra
+        state.params, gradients, metrics, batch, extra
       )
     state, self._gradients, info = self._apply(
       state, gradients, metrics.sums['loss']
@@ -174,9 +178,12 @@ class Learner:
   def _no_metrics(self, params, batch, extras):
     """Zeros of the objective's metrics, their shapes found once."""
     if self._empty is None:
-      extra = extras[0] if extras else ()
+      extra = extras[0] if extras else {}
       shapes = jax.eval_shape(
-        functools.partial(self._objective, self.config), params, batch, *extra
+        functools.partial(self._objective, self.config),
+        params,
+        batch,
+        **extra,
       )[1]
       self._empty = jax.tree.map(lambda x: x.dtype.type(0), shapes)
     full = sharding.replicated(self._mesh)

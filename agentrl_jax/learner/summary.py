@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from agentrl_jax.learner.objective import Metrics
+from agentrl_jax.learner.objective import NUM_AGES, Metrics
 
 
 def update_metrics(
@@ -25,7 +25,7 @@ def update_metrics(
   first, tokens = measured[0], max(sums['tokens'], 1.0)
   first_tokens = max(float(first.sums['tokens']), 1.0)
   count = len(measured)
-  return {
+  row = {
     'loss/policy': sums['policy'] / count,
     'loss/policy_first': float(first.sums['policy']),
     'loss/kl': sums['kl'] / count,
@@ -44,6 +44,27 @@ def update_metrics(
     'train/update_norm': float(np.mean([i['update_norm'] for i in infos])),
     'train/tokens': tokens,
     'train/minibatches': float(count),
+  }
+  if 'value' in sums:
+    row['value/loss'] = sums['value'] / count
+  if 'correction_ratio' in sums:
+    row |= _off_policy(sums, tokens)
+  return row
+
+
+def _off_policy(sums: Mapping[str, float], tokens: float) -> dict[str, float]:
+  """How far the proximal policy is from the one that sampled."""
+  square = max(tokens * sums['correction_square'], 1e-9)
+  return {
+    'correction/ess': sums['correction_ratio'] ** 2 / square,
+    'correction/masked_share': 1 - sums['correction_kept'] / tokens,
+    'correction/mismatch_kl': sums['correction_kl'] / tokens,
+    'correction/staleness_mean': sums['age'] / tokens,
+    # Shares of tokens by age in updates; the last holds all older ones.
+    **{
+      f'correction/staleness_{i}': sums[f'age_{i}'] / tokens
+      for i in range(NUM_AGES)
+    },
   }
 
 

@@ -32,15 +32,18 @@ from agentrl_jax.losses.policy import (
   reinforce_loss,
   sapo_loss,
 )
+from agentrl_jax.losses.reweighting import CORRECTIONS, correct
 from agentrl_jax.losses.value import value_loss
 
 __all__ = [
+  'CORRECTIONS',
   'KL_ESTIMATORS',
   'LOSSES',
   'WEIGHTINGS',
   'aggregate',
   'chunked_logprobs',
   'cispo_loss',
+  'correct',
   'diagnostics',
   'effective_sample_share',
   'entropy',

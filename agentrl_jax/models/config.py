@@ -23,6 +23,8 @@ class ModelConfig:
     remat: recompute each block in the backward pass.
     scan_unroll: layers in one step of the learner's scan; the more, the faster
       a small model trains and the longer it compiles.
+    value_head: a scalar of each hidden state, for estimators that need values;
+      it is the learner's alone, a sampler has none.
     dtype: of activations and of published weights ('float32', 'bfloat16').
   """
 
@@ -40,6 +42,7 @@ class ModelConfig:
   embedding_std: float = 0.02
   remat: bool = False
   scan_unroll: int = 1
+  value_head: bool = False
   dtype: str = 'float32'
 
 

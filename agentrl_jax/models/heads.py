@@ -1,4 +1,4 @@
-"""From hidden states to logits."""
+"""From hidden states to logits, and to values where there is such a head."""
 
 import jax
 import jax.numpy as jnp
@@ -19,3 +19,9 @@ def logits(config: ModelConfig, params: dict, hidden: jax.Array) -> jax.Array:
   return jnp.einsum(
     '...d,dv->...v', hidden, head, preferred_element_type=jnp.float32
   )
+
+
+def values(params: dict, hidden: jax.Array) -> jax.Array:
+  """Returns float32 values [...] of the states after hidden states [..., D]."""
+  head = params['value']
+  return hidden.astype(jnp.float32) @ head['kernel'] + head['bias']

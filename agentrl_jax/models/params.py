@@ -16,11 +16,12 @@ from agentrl_jax.models.config import ModelConfig
 
 @dataclasses.dataclass(frozen=True)
 class Weight:
-  """One weight: shape, logical axis names, std (0 = ones)."""
+  """One weight: shape, logical axis names, std (0 = `fill` everywhere)."""
 
   shape: tuple[int, ...]
   axes: tuple[str | None, ...]
   std: float
+  fill: float = 1.0
 
 
 def describe(config: ModelConfig) -> dict:
@@ -58,6 +59,11 @@ def describe(config: ModelConfig) -> dict:
   if not c.tie_embeddings:
     std = 1 / math.sqrt(d)
     tree['head'] = Weight((d, c.vocab_size), ('embed', 'vocab'), std)
+  if c.value_head:
+    tree['value'] = {
+      'kernel': Weight((d,), (None,), 0.0, fill=0.0),
+      'bias': Weight((), (), 0.0, fill=0.0),
+    }
   return tree
 
 
@@ -83,10 +89,29 @@ def init(config: ModelConfig, key: jax.Array) -> dict:
 
 def _draw(key, weight: Weight) -> jax.Array:
   if weight.std == 0.0:
-    return jnp.ones(weight.shape, jnp.float32)
+    return jnp.full(weight.shape, weight.fill, jnp.float32)
   # Truncated at two sigma: no outlier weights in the smallest models.
   unit = jax.random.truncated_normal(key, -2, 2, weight.shape, jnp.float32)
   return weight.std / 0.87962566 * unit
+
+
+def with_value_head(config: ModelConfig, params: dict) -> dict:
+  """Returns params with a value head of zeros, where the config has one.
+
+  It comes after fine-tuning, so that arms with and without share its result.
+  """
+  if not config.value_head:
+    return params
+  head = {
+    name: jnp.full(weight.shape, weight.fill, jnp.float32)
+    for name, weight in describe(config)['value'].items()
+  }
+  return {**params, 'value': head}
+
+
+def policy(params: dict) -> dict:
+  """Returns params without a value head: what a sampler decodes with."""
+  return {name: tree for name, tree in params.items() if name != 'value'}
 
 
 def abstract(config: ModelConfig, dtype=jnp.float32) -> dict:

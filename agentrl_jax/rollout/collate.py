@@ -7,6 +7,7 @@ optimizer update.
 
 import functools
 from collections.abc import Sequence
+from typing import Any
 
 import jax
 import numpy as np
@@ -199,9 +200,14 @@ def with_weights(
   return batch.replace(weights=np.asarray(weights)[:num_rows])
 
 
-def microbatches(batch: TokenBatch, num_rows: int) -> list[TokenBatch]:
-  """Splits rows into batches of `num_rows`, the learner's one shape."""
-  total = batch.tokens.shape[0]
+def microbatches(batch: Any, num_rows: int) -> list[Any]:
+  """Splits rows into batches of `num_rows`, the learner's one shape.
+
+  Args:
+    batch: a TokenBatch, or any tree of arrays [R, ...].
+    num_rows: divides R.
+  """
+  total = jax.tree.leaves(batch)[0].shape[0]
   return [
     jax.tree.map(lambda x, i=i: x[i : i + num_rows], batch)
     for i in range(0, total, num_rows)

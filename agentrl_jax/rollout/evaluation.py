@@ -1,9 +1,13 @@
 """How good is the policy on tasks that it was not trained on?"""
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_collections
 
 from agentrl_jax import types
-from agentrl_jax.rollout import loop, measures
+from agentrl_jax.rollout import loop, measures, store
 
 # Drawn at temperature 1, and greedily: purpose of the keys, temperature.
 _MODES = {'': 1.0, '_greedy': 0.0}
@@ -47,3 +51,71 @@ def evaluate(
       success = numbers[f'{name}/success']
       metrics[f'{name}/interval'] = measures.interval(success, len(tasks))
   return metrics, shown
+
+
+class Panels:
+  """The fixed panels of a run: when each is played, and where it is kept.
+
+  Args:
+    config: of the run.
+    collector: plays.
+    workdir: run directory, for trajectories.
+    display: says what goes on.
+    panels: by split, 'validation' and 'test', indexable.
+  """
+
+  def __init__(
+    self,
+    config: ml_collections.ConfigDict,
+    collector: loop.Collector,
+    workdir: str,
+    display: Any,
+    panels: Callable[[str], Sequence[types.Task]],
+  ):
+    self._config, self._collector = config, collector
+    self._workdir, self._display, self._panels = workdir, display, panels
+    self._validation = _first(panels('validation'), config.eval.tasks)
+
+  def judge(self, done: int, publish: Callable[[], bool]) -> dict[str, float]:
+    """Validates on the interval; tests once at the end.
+
+    Args:
+      done: iterations.
+      publish: hands the weights to the sampler.
+
+    Returns:
+      Metrics; {} where nothing is due.
+    """
+    c, total = self._config, self._config.train.iterations
+    row: dict[str, float] = {}
+    every, start = c.eval.every, time.monotonic()
+    due = done in (0, total) or (every and done % every == 0)
+    if due and self._validation:
+      row |= self._play('eval', self._validation, done, publish)
+    if done == total and c.eval.test_tasks:
+      tasks = _first(self._panels('test'), c.eval.test_tasks)
+      row |= self._play('test', tasks, done, publish)
+    if row:
+      self._collector.engine.reset_counters()
+      row['time/evaluate_s'] = time.monotonic() - start
+    return row
+
+  def _play(self, name, tasks, done, publish):
+    self._display.stage(f'{name}: {len(tasks)} held-out tasks')
+    publish()
+    row, played = evaluate(
+      self._collector, tasks, seed=self._config.seed, name=name
+    )
+    limit = self._config.log.trajectories
+    store.write(
+      self._workdir,
+      done,
+      played,
+      kind=name,
+      limit=None if limit < 0 else limit,
+    )
+    return row
+
+
+def _first(tasks: Sequence[types.Task], count: int) -> list[types.Task]:
+  return [tasks[i] for i in range(min(count, len(tasks)))]

@@ -3,6 +3,7 @@
 import collections
 import json
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -111,3 +112,20 @@ def reward_means(
 def interval(success: float, num: int) -> float:
   """Returns the half-width of a 95 % interval of a rate (Wald)."""
   return 1.96 * float(np.sqrt(max(success * (1 - success), 0) / max(num, 1)))
+
+
+def sampler(counted: Any, seconds: float) -> dict[str, float]:
+  """Returns what a sampler's counters say.
+
+  Args:
+    counted: `sampler.engine.Counters` of a collection.
+    seconds: that it took.
+  """
+  return {
+    'host/sampler_live_share': counted.live_slot_steps
+    / max(counted.slot_steps, 1),
+    'host/sampler_decode_steps': float(counted.decode_steps),
+    'host/sampler_extend_calls': float(counted.extend_calls),
+    'sampler/extend_tokens': float(counted.extend_tokens),
+    'rollout/tokens_per_s': counted.sampled_tokens / seconds,
+  }

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agentrl_jax import types
+from agentrl_jax import rng, types
+
+_OVERLONG = (types.StopReason.LENGTH, types.StopReason.CONTEXT_FULL)
 
 
 def varying(groups: Sequence[types.Group], floor: float = 1e-5) -> list[bool]:
@@ -25,33 +27,80 @@ def varying(groups: Sequence[types.Group], floor: float = 1e-5) -> list[bool]:
   return out
 
 
+def task_order(num_tasks: int, seed: int, first: int, count: int) -> list[int]:
+  """Returns the tasks at some places: epochs of seeded permutations, in order.
+
+  Args:
+    num_tasks: there are.
+    seed: of the run.
+    first: place of the first task, counted from the start of the run.
+    count: how many.
+  """
+  orders: dict[int, np.ndarray] = {}
+  out = []
+  for place in range(first, first + count):
+    epoch, at = divmod(place, num_tasks)
+    if epoch not in orders:
+      shuffle = rng.generator(seed, 'tasks', epoch)
+      orders[epoch] = shuffle.permutation(num_tasks)
+    out.append(int(orders[epoch][at]))
+  return out
+
+
+def fill(groups: Sequence[types.Group], count: int) -> list[types.Group]:
+  """Takes `count` groups: those that vary, in order, then others to fill up."""
+  varies = varying(groups)
+  ranked = [g for g, good in zip(groups, varies) if good]
+  ranked += [g for g, good in zip(groups, varies) if not good]
+  return ranked[:count]
+
+
+def usable(
+  groups: Sequence[types.Group], constant_groups: str, overlong: str = 'keep'
+) -> list[int]:
+  """Returns indices of the flat trajectories that are trained on.
+
+  Args:
+    groups: of the iteration.
+    constant_groups: 'keep' groups whose outcomes are equal, or not ('drop',
+      'refill').
+    overlong: 'keep' or 'drop' those that ran out of tokens: they stay in the
+      statistics of their group (DAPO's overlong filtering).
+
+  Returns:
+    Ascending; infrastructure failures and trajectories without a turn are not
+    among them.
+  """
+  keep = [True] * len(groups) if constant_groups == 'keep' else varying(groups)
+  flat = [
+    (good, t) for good, group in zip(keep, groups) for t in group.trajectories
+  ]
+  too_long = _OVERLONG if overlong == 'drop' else ()
+  return [
+    i
+    for i, (good, t) in enumerate(flat)
+    if good
+    and t.turns
+    and t.stop_reason.trainable
+    and t.stop_reason not in too_long
+  ]
+
+
 def minibatches(
-  groups: Sequence[types.Group],
-  constant_groups: str,
+  indices: Sequence[int],
   num_minibatches: int,
   generator: np.random.Generator,
 ) -> list[list[int]]:
   """Deals trajectories out to the optimizer updates of one epoch.
 
   Args:
-    groups: of the iteration.
-    constant_groups: 'keep' or 'drop' groups whose outcomes are equal.
+    indices: of those that are trained on, see `usable`.
     num_minibatches: updates; fewer where there are fewer trajectories.
     generator: order of dealing.
 
   Returns:
-    Lists of indices into the flat trajectories, none empty; infrastructure
-    failures and trajectories without a turn are in none.
+    Ascending lists, none empty.
   """
-  keep = [True] * len(groups) if constant_groups == 'keep' else varying(groups)
-  flat = [
-    (good, t) for good, group in zip(keep, groups) for t in group.trajectories
-  ]
-  usable = [
-    i
-    for i, (good, t) in enumerate(flat)
-    if good and t.turns and t.stop_reason.trainable
-  ]
-  order = [usable[i] for i in generator.permutation(len(usable))]
+  order = [indices[i] for i in generator.permutation(len(indices))]
   parts = np.array_split(np.array(order, int), num_minibatches)
   return [sorted(part.tolist()) for part in parts if len(part)]

@@ -1,5 +1,6 @@
 """Locks what is minimised: alignment of log-probs, ids, KL, metrics."""
 
+import dataclasses
 import functools
 import types
 
@@ -157,8 +158,8 @@ def random_turns(seed):
     while at < 24:
       segment, trajectory = segment + 1, trajectory + int(draws.integers(2))
       for turn in range(int(draws.integers(1, 4))):
-        # Observation (none: two turns touch), then the completion.
-        gap = int(draws.integers(turn == 0, 3))
+        # Observation (none: turns or segments touch), then the completion.
+        gap = int(draws.integers(0, 3))
         size = int(draws.integers(1, 4))
         if at + gap + size > 30:
           break
@@ -177,8 +178,8 @@ def random_turns(seed):
 @pytest.mark.parametrize('seed', range(6))
 def test_sequence_ids_equal_plain_python(sequence, seed):
   batch = random_turns(seed)
-  policy = objective.PolicyObjective(loss=PPO, sequence=sequence)
-  ids = np.asarray(jax.jit(policy._sequence_ids)(batch))
+  find = jax.jit(objective.sequence_ids, static_argnums=1)
+  ids = np.asarray(find(batch, sequence))
   names, expected = {}, {}
   for r, t in np.ndindex(ids.shape):
     if not batch.mask[r, t]:
@@ -206,6 +207,10 @@ def test_options_of_the_config_arrive():
     kl_coef=0.1,
     kl_estimator='k1',
     entropy_coef=0.01,
+    proximal='latest',
+    correction=[['tis', {'cap': 3.0}]],
+    value_coef=0.25,
+    value_clip=0.1,
   )
   made = objective.policy_objective(PPO, types.MappingProxyType(fields), 0.7)
   assert made == objective.PolicyObjective(
@@ -216,4 +221,86 @@ def test_options_of_the_config_arrive():
     entropy_coef=0.01,
     temperature=0.7,
     clip=(0.2, 0.28),
+    proximal='latest',
+    correction=(('tis', {'cap': 3.0}),),
+    value_coef=0.25,
+    value_clip=0.1,
+  )
+
+
+EVERY = (('tis', {}), ('icepop', {}), ('geometric', {}), ('veto', {}))
+
+
+@pytest.mark.parametrize('proximal', ['recomputed', 'interpolated'])
+def test_on_policy_a_correction_changes_nothing(weights, proximal):
+  batch = rows()
+  logprobs, _ = SCORE(TINY, weights, batch, 1.0)
+  batch = batch.replace(behavior_logprobs=np.asarray(logprobs))
+  batch.versions[:] = np.where(batch.mask, 3, -1)
+  plain = objective.PolicyObjective(loss=PPO)
+  corrected = dataclasses.replace(plain, proximal=proximal, correction=EVERY)
+  extra = {'version': np.int32(3)}
+  if proximal == 'recomputed':
+    extra['proximal_logprobs'] = logprobs
+
+  def gradient(policy, **extra):
+    f = jax.jit(jax.grad(functools.partial(policy, TINY), has_aux=True))
+    return f(weights, batch, **extra)
+
+  (want, _), (got, metrics) = gradient(plain), gradient(corrected, **extra)
+  chex.assert_trees_all_close(want, got, atol=1e-6)
+  assert metrics.sums['correction_kept'] == batch.mask.sum()
+  assert metrics.sums['age'] == 0 and metrics.sums['age_0'] == batch.mask.sum()
+
+
+def test_a_stale_token_is_corrected_and_counted(weights):
+  batch = rows()
+  logprobs = np.asarray(SCORE(TINY, weights, batch, 1.0)[0])
+  # The policy that sampled was half as likely to: every weight is 2, or 1.5
+  # where that is the cap.
+  batch = batch.replace(behavior_logprobs=logprobs - np.float32(np.log(2)))
+  batch.versions[:] = np.where(batch.mask, 1, -1)
+  policy = objective.PolicyObjective(
+    loss=PPO, proximal='latest', correction=(('tis', {'cap': 1.5}),)
+  )
+  extra = dict(proximal_logprobs=logprobs, version=np.int32(6))
+  loss, metrics = jax.jit(functools.partial(policy, TINY))(
+    weights, batch, **extra
+  )
+  # To the proximal policy the ratio is 1: the loss is -Σ w 1.5 A.
+  want = -1.5 * (batch.weights * batch.advantages).sum()
+  np.testing.assert_allclose(loss, want, rtol=1e-4)
+  n = batch.mask.sum()
+  sums = metrics.sums
+  np.testing.assert_allclose(sums['correction_ratio'], 2 * n, rtol=1e-5)
+  np.testing.assert_allclose(
+    sums['correction_kl'], n * (1 - np.log(2)), rtol=1e-4
+  )
+  assert (sums['age'], sums['age_3'], sums['age_0']) == (5 * n, n, 0)
+  assert sums['clipped'] == 0  # of the ratio to the proximal policy
+
+
+def test_value_loss_by_hand(weights):
+  batch = rows()
+  shape = batch.mask.shape
+  head = {'kernel': np.zeros(TINY.d_model), 'bias': np.float32(0.5)}
+  policy = objective.PolicyObjective(loss=PPO, value_coef=0.25)
+  where = batch.mask & (batch.positions % 2 == 0)
+  extra = dict(
+    returns=np.full(shape, 2.0, np.float32),
+    old_values=np.zeros(shape, np.float32),
+    value_weights=np.where(where, 0.1, 0).astype(np.float32),
+  )
+  both = {**weights, 'value': head}
+  plain, _ = run(policy, weights, batch)
+  loss, metrics = policy(TINY, both, batch, **extra)
+  # (0.5 - 2)² · 0.1 a state.
+  want = 0.225 * where.sum()
+  np.testing.assert_allclose(metrics.sums['value'], want, rtol=1e-5)
+  np.testing.assert_allclose(loss - plain, 0.25 * want, rtol=1e-4)
+  # A step of at most 0.1 from 0: (0.1 - 2)² > (0.5 - 2)².
+  clipped = dataclasses.replace(policy, value_clip=0.1)
+  _, metrics = clipped(TINY, both, batch, **extra)
+  np.testing.assert_allclose(
+    metrics.sums['value'], 0.361 * where.sum(), rtol=1e-5
   )

@@ -1,5 +1,6 @@
 """Locks the update: microbatches, padding, masks, what is not finite."""
 
+import dataclasses
 import functools
 
 import chex
@@ -10,6 +11,7 @@ import pytest
 
 from agentrl_jax import losses, sharding
 from agentrl_jax.learner import objective, optimizer, step
+from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import collate
 
@@ -196,3 +198,25 @@ def test_rows_that_do_not_divide_are_refused():
   mesh = jax.sharding.AbstractMesh((2, 3, 1), sharding.AXES)
   with pytest.raises(ValueError, match='4 rows.*6 devices.*config.train.rows'):
     step.Learner(TINY, POLICY, optimizer.make(OPTIONS, 1), mesh, 4)
+
+
+def test_a_value_head_learns_a_constant_return(weights):
+  config = dataclasses.replace(TINY, value_head=True)
+  policy = dataclasses.replace(POLICY, value_coef=1.0)
+  options = {**OPTIONS, 'learning_rate': 3e-2, 'weight_decay': 0.0}
+  built = step.Learner(config, policy, optimizer.make(options, 9), MESH, ROWS)
+  batch = rows(ROWS)
+  batch.advantages[:] = 0
+  extra = {
+    'returns': np.where(batch.mask, 0.8, 0).astype(np.float32),
+    'old_values': np.zeros(batch.mask.shape, np.float32),
+    'value_weights': batch.weights,
+  }
+  state = built.create(params_lib.with_value_head(config, weights))
+  errors = []
+  for _ in range(30):
+    state, metrics, _ = built.update(state, [batch], [extra])
+    errors.append(float(metrics.sums['value']))
+  assert errors[0] == pytest.approx(0.64, rel=1e-5)  # from zeros
+  assert errors[-1] < 0.01
+  assert (np.asarray(state.params['value']['kernel']) != 0).any()

@@ -61,7 +61,8 @@ def test_the_same_groups_go_whatever_estimates(estimator):
 
 
 def deal(groups=GROUPS, how='drop', parts=2, seed=0):
-  return selection.minibatches(groups, how, parts, np.random.default_rng(seed))
+  indices = selection.usable(groups, how)
+  return selection.minibatches(indices, parts, np.random.default_rng(seed))
 
 
 def test_dropped_and_kept_trajectories():
@@ -89,3 +90,26 @@ def test_who_taught_nothing_is_in_no_update():
   silent = made.trajectory([], [], stop_reason=StopReason.CONTEXT_FULL)
   groups = [types.Group(made.TASK, (silent, *groups[0].trajectories))]
   assert sorted(sum(deal(groups, 'keep'), [])) == [1, 3]
+
+
+def test_an_iteration_is_filled_with_groups_that_vary_first():
+  varied, dead = (GROUPS[0], GROUPS[3]), (GROUPS[1], GROUPS[2])
+  assert selection.fill(GROUPS, 2) == list(varied)
+  # Too few vary: those that came first of the others fill it up.
+  assert selection.fill(GROUPS, 3) == [*varied, dead[0]]
+
+
+def test_what_ran_out_of_tokens_is_judged_and_perhaps_not_trained():
+  reasons = [StopReason.DONE, StopReason.LENGTH, StopReason.CONTEXT_FULL]
+  groups = [group(1, 0, 0, stop_reasons=reasons)]
+  assert selection.usable(groups, 'drop') == [0, 1, 2]
+  assert selection.usable(groups, 'drop', 'drop') == [0]  # it still varies
+
+
+def test_every_epoch_has_each_task_once_whatever_the_cuts():
+  whole = selection.task_order(5, seed=3, first=0, count=15)
+  for epoch in (whole[:5], whole[5:10], whole[10:]):
+    assert sorted(epoch) == list(range(5))
+  assert whole[:5] != whole[5:10]
+  parts = [selection.task_order(5, 3, first, 3) for first in range(0, 15, 3)]
+  assert sum(parts, []) == whole
