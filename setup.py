@@ -41,9 +41,12 @@ TEST = [
   'ruff>=0.9,<0.18',
 ]
 
+# A judge behind an endpoint (rewards/judge.py).
+JUDGE = ['openai>=1.50,<4']
+
 # Tests against Hugging Face's torch models; skipped where torch is missing.
 # Apart from `test`: most machines would fetch a build of several gigabytes.
-PARITY = [*TEST, 'torch>=2.6,<3']
+PARITY = [*TEST, *JUDGE, 'torch>=2.6,<3']
 
 
 def version() -> str:
@@ -66,7 +69,8 @@ setuptools.setup(
   },
   install_requires=CORE,
   extras_require={
-    'test': TEST,
+    'test': [*TEST, *JUDGE],
+    'judge': JUDGE,
     'parity': PARITY,
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
     'cuda13': ['jax[cuda13]>=0.10,<0.12'],

@@ -11,7 +11,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import tables, types
-from agentrl_jax.rewards import outcome, parts, process, shaping, terms
+from agentrl_jax.rewards import (
+  outcome,
+  parts,
+  process,
+  ruler,
+  shaping,
+  terms,
+)
 from agentrl_jax.rewards.parts import Failure, Judged, Part, over_group
 from agentrl_jax.rewards.scoring import score, score_groups, turn_rewards
 
@@ -32,6 +39,7 @@ __all__ = [
 REWARDS = {
   'outcome': outcome.outcome,
   'process': process.process,
+  'ruler': ruler.Ruler,
   'shaping': shaping.shaping,
   'format': terms.layout,
   'invalid': terms.invalid,

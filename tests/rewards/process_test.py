@@ -67,6 +67,13 @@ def test_nothing_is_gained_by_doing_it_again():
   assert farmed == pytest.approx(4.3)
 
 
+def test_a_new_search_forgets_the_filter():
+  early, by_price = act('filter', dep='<9:00'), act('filter', sort='price')
+  episode = play(SEARCH, early, SEARCH, by_price, early)
+  want = ['right', 'detour', 'nothing', 'nothing', 'right']
+  assert process.flight(episode) == want
+
+
 def test_faults_are_wrong_whoever_made_them():
   broken = types.Action('{', (), 'not valid JSON')
   episode = play(

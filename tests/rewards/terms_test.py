@@ -19,6 +19,7 @@ def test_the_layout_is_a_mean_over_turns():
     pytest.approx(1.0)
   )
   assert terms.layout(made.trajectory(bad[0]), pattern='n.') == [1.0]
+  assert terms.layout(made.trajectory(bad[0]), pattern='n') == [0.0]
   with pytest.raises(ValueError, match='pattern='):
     terms.layout(made.trajectory(bad[0]), pattern='(')
 
