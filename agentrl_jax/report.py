@@ -83,7 +83,8 @@ def write(
   ]
   target = workdir / 'report.html'
   partial = target.with_suffix('.tmp')
-  partial.write_text('\n'.join(parts) + '\n', encoding='utf-8')
+  text = '\n'.join(parts) + '\n'
+  partial.write_text(text, encoding='utf-8', errors='backslashreplace')
   partial.replace(target)
   return target
 

@@ -217,7 +217,10 @@ def expected_weights(
 
 
 def loss(
-  update: Mapping[str, np.ndarray] | None, name: str, measured: float | None
+  update: Mapping[str, np.ndarray] | None,
+  name: str,
+  measured: float | None,
+  rounding: float = 1e-3,
 ) -> Finding:
   """Checks the first loss: -Σ w · A, as the ratio is 1.
 
@@ -225,6 +228,7 @@ def loss(
     update: joined microbatches of the first update.
     name: of the loss.
     measured: policy loss of that update, before its apply.
+    rounding: of Σ |w · A|, what the ratio's own bound allows.
   """
   if update is None or measured is None:
     return findings.skipped('loss', 'no update was done')
@@ -232,10 +236,10 @@ def loss(
     return findings.skipped('loss', f'{name} is not -advantage at ratio 1')
   terms = update['weights'] * update['advantages']
   want = -float(np.sum(terms, dtype=np.float64))
-  # Where advantages cancel, what remains is rounding and the ratio's 1e-4.
+  # Where advantages cancel, what remains is rounding and the ratio's bound.
   scale = float(np.abs(terms).sum())
   text = f'{measured:.5g}, by the records {want:.5g}'
-  good = abs(measured - want) <= 1e-3 * scale + 1e-7
+  good = abs(measured - want) <= rounding * scale + 1e-7
   return findings.ok('loss', text) if good else findings.failed('loss', text)
 
 

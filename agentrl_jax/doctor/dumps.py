@@ -131,7 +131,7 @@ def read(
   file = pathlib.Path(path)
   if not file.is_file():
     raise DumpError(f'{path}: no such file')
-  samples, own = [], []
+  samples, own, failures = [], [], 0
   for number, line in enumerate(file.open(encoding='utf-8'), 1):
     if not line.strip():
       continue
@@ -143,12 +143,16 @@ def read(
       raise DumpError(f'{path}, line {number}: {data!r:.40} is no object')
     if 'contexts' in data and 'turns' in data:
       record = _own(path, number, line)
+      if not record.trajectory.stop_reason.trainable:
+        failures += 1
+        continue  # what was drawn last is in no turn: the environment failed
       own.append((number, record.trajectory))
       samples += _contexts(number, record)
     else:
       samples.append(_foreign(number, data))
   if not samples:
-    raise DumpError(f'{path}: no rollouts in it')
+    what = f'{failures} failures alone' if failures else 'no rollouts'
+    raise DumpError(f'{path}: {what} in it')
   return samples, own
 
 

@@ -89,7 +89,7 @@ class Doctor:
     """
     found = handover(evidence.row, self._dtype)
     if self.due(evidence.iteration):
-      found += examine(self._config, self._language, evidence)
+      found += examine(self._config, self._language, evidence, self._dtype)
       found.append(self._fresh_keys(evidence))
     self._first = False
     self.findings = found
@@ -144,7 +144,9 @@ def _below(check, value, bound, text) -> Finding:
   return findings.failed(check, f'{text}: above {bound:g}')
 
 
-def examine(config: Any, language: Any, evidence: Evidence) -> list[Finding]:
+def examine(
+  config: Any, language: Any, evidence: Evidence, dtype: str = 'float32'
+) -> list[Finding]:
   """Asks everything that records and arrays can answer."""
   tokenizer, style = language.tokenizer, language.style
   trajectories = evidence.trajectories
@@ -176,6 +178,7 @@ def examine(config: Any, language: Any, evidence: Evidence) -> list[Finding]:
       updates[0] if updates else None,
       config.loss.name,
       evidence.row.get('loss/policy_first'),
+      1e-3 if dtype == 'float32' else 2 * _BOUNDS['bfloat16'][1],
     ),
     groups(trajectories, rollout.group_size),
   ]

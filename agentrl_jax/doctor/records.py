@@ -26,6 +26,8 @@ def spans(
   """
   faults = []
   for b, trajectory in enumerate(trajectories):
+    if not trajectory.stop_reason.trainable:
+      continue  # what was drawn last is in no turn: the environment failed
     for fault in span_faults(trajectory, text, complete=complete):
       faults.append(f'{_name(trajectory, b)}: {fault}')
   turns = sum(len(t.turns) for t in trajectories)

@@ -62,7 +62,8 @@ def generate(
   options = options or {}
   _check(weights, options)
   draw = random.Random(seed)
-  (name,) = draw.choices(list(weights), list(weights.values()))
+  names = sorted(weights)  # the order in which they were given means nothing
+  (name,) = draw.choices(names, [weights[each] for each in names])
   env_class = _class_of(name)
   given = base.split_options(env_class, options.get(name, {}))[1]
   data = env_class.generate(draw.getrandbits(62), **given)

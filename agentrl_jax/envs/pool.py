@@ -194,6 +194,8 @@ class Pool:
   def _replace(self, worker: '_Worker') -> None:
     """Puts a fresh thread in the place of one that hangs or died."""
     worker.abandoned = True
+    if worker not in self._workers:
+      return  # given up just before it took this call: replaced then
     self._workers.remove(worker)
     self._workers.append(_Worker(self._calls, self._results))
     self.num_replaced += 1
@@ -226,6 +228,9 @@ class _Worker:
     while not self.abandoned:
       item = self._calls.get()
       if item is None:
+        return
+      if self.abandoned:  # while it waited
+        self._calls.put(item)
         return
       ticket, call = item
       call.worker = self

@@ -176,7 +176,7 @@ class Episode:
     self._prompt = (*first, *observation.messages)
     self._state_key, self._schemas = state_key, schemas
     ids = self._rendered(self._prompt)
-    if len(ids) >= self._limits.max_context:
+    if len(ids) > self._most(self._limits.long_prompt):
       ids = self._shorter_prompt(first, observation.messages, ids)
     if len(ids) >= self._limits.max_context:
       self.stop_reason = types.StopReason.CONTEXT_FULL
@@ -246,7 +246,7 @@ class Episode:
     if self.stop_reason is not None:
       return ()
     prompt = self._next_prompt(messages)
-    if len(prompt) >= self._limits.max_context:
+    if len(prompt) > self._most(self._limits.long_observation):
       prompt = self._shorter_reply(messages, prompt)
     return self._go_on(prompt)
 
@@ -274,6 +274,10 @@ class Episode:
   def _room(self) -> int:
     """Tokens of a prompt that leaves room for a whole turn."""
     return self._limits.max_context - self._limits.max_turn_tokens
+
+  def _most(self, policy: str) -> int:
+    """Tokens above which a prompt is treated as `policy` says."""
+    return self._room if policy == 'truncate' else self._limits.max_context - 1
 
   def _shorter_prompt(self, system, messages, ids) -> Sequence[int]:
     """The tokens of a first prompt that fits, or of this one."""

@@ -5,6 +5,7 @@ environments until they end. What a trajectory holds depends on the weights,
 its task and its keys, never on who arrived first.
 """
 
+import collections
 import dataclasses
 import itertools
 import logging
@@ -101,7 +102,7 @@ class Collector:
     """Plays every entry once.
 
     Args:
-      entries: what to play; all different.
+      entries: what to play; one that comes again draws other samples.
       draws: keys and temperature.
       on_finish: called with each trajectory as it ends, in order of ending.
 
@@ -142,6 +143,7 @@ class _Run:
       Episode(e.task, e.sample, collector._language, collector._limits)
       for e in entries
     ]
+    self._attempts = _attempts(entries)
     self._envs = [None] * len(entries)
     self._slots = [None] * len(entries)
     self._player = {}  # slot -> episode index
@@ -260,7 +262,7 @@ class _Run:
         draws.iteration,
         episode.task.name,
         episode.sample,
-        0,
+        self._attempts[i],
         episode.num_turns,
       ),
       temperature=draws.temperature,
@@ -280,6 +282,17 @@ class _Run:
     if not self._done[i].stop_reason.trainable:
       self._failed.append(self._done[i])
       self._breaker.check(self._failed, len(self._episodes))
+
+
+def _attempts(entries: Sequence[Entry]) -> list[int]:
+  """Counts how often each entry stood before: two plays are never one."""
+  seen: collections.Counter = collections.Counter()
+  out = []
+  for entry in entries:
+    key = entry.task.name, entry.sample
+    out.append(seen[key])
+    seen[key] += 1
+  return out
 
 
 def _close(env):

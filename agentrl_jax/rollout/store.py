@@ -70,7 +70,13 @@ def write(
   target = path(workdir, step, kind=kind)
   target.parent.mkdir(parents=True, exist_ok=True)
   partial = target.with_suffix('.tmp')
-  partial.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
+  # Half a surrogate pair, which a world may hand on, is written as \ud83d: that
+  # is JSON and reads back as it was.
+  partial.write_text(
+    ''.join(f'{line}\n' for line in lines),
+    encoding='utf-8',
+    errors='backslashreplace',
+  )
   partial.replace(target)
   return target
 

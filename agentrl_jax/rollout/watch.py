@@ -151,7 +151,7 @@ def measure(
 
   Returns:
     `watch/repeated_calls`: share of the turns with a call that do what an
-    earlier turn of the episode did. `watch/distinct_sequences`: (distinct
+    earlier turn of the episode did in the same state. `watch/distinct_sequences`: (distinct
     sequences of actions - 1) / (members - 1), mean over groups of at least two
     judged members. NaN where nothing could be counted.
   """
@@ -163,7 +163,7 @@ def measure(
         continue
       sequences.append(tuple(map(measures.canonical_action, t.turns)))
       pairs = zip(t.turns, sequences[-1], strict=True)
-      called = [action for turn, action in pairs if turn.calls]
+      called = [(turn.state_key, act) for turn, act in pairs if turn.calls]
       calls += len(called)
       repeated += len(called) - len(set(called))
     if len(sequences) > 1:

@@ -187,13 +187,15 @@ class Lane:
 
   def reset(self) -> None:
     """Forgets every context and request."""
-    if self.call is not None and self.call.exception() is None:
-      self._state = self.call.result().state
-    self.call = None
+    call, self.call = self.call, None
+    if call is not None and call.exception() is None:
+      self._state = call.result().state
     self.free = list(range(self._width))[::-1]
     self.queue.clear()
     self._in_turn[:] = False
     live = self._state.live
+    if live.is_deleted():
+      return  # given away to a call that failed: the run ends with its error
     self._state = self._state.replace(
       live=jax.device_put(np.zeros_like(live), live.sharding)
     )

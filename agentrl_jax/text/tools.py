@@ -48,6 +48,8 @@ def parse(
       return types.ParseResult(text)
     content = text[: len(text) - len(said) + start]
     found = notation.read(said, start, style, schemas)
+    if '\\' in said:  # an escape may hide what no file or database takes
+      common.refuse_surrogates(found)
   except common.MalformedCall as e:
     error = f'malformed call: {e}. {notation.usage(style)}'
     return types.ParseResult(content, (), error)

@@ -73,3 +73,16 @@ def test_a_style_that_keeps_reasoning():
   language = made.language()
   finding = records.template(language.tokenizer, language.style)
   assert finding.status is GOOD, finding
+
+
+def test_what_was_drawn_before_the_environment_failed_is_in_no_turn():
+  failed = dataclasses.replace(
+    TRAJECTORY,
+    turns=TRAJECTORY.turns[:1],
+    stop_reason=made.types.StopReason.ENV_ERROR,
+  )
+  assert records.spans([failed]).status is GOOD
+  done = dataclasses.replace(
+    failed, stop_reason=made.types.StopReason.MAX_TURNS
+  )
+  assert records.spans([done]).status is BAD

@@ -81,3 +81,13 @@ def test_what_cannot_be_mixed_is_refused(options, words):
   if options['weights']:
     with pytest.raises(ValueError, match=words):
       envs.make('mix', **options)
+
+
+def test_the_order_of_weights_means_nothing():
+  names = ('sokoban', 'frozen_lake')
+  one, other = ({n: 1.0 for n in order} for order in (names, names[::-1]))
+  drawn = [
+    [mix.generate(seed, weights=weights)['env'] for seed in range(20)]
+    for weights in (one, other)
+  ]
+  assert drawn[0] == drawn[1] and len(set(drawn[0])) == 2

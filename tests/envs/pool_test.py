@@ -194,3 +194,19 @@ def test_close_ends_the_threads():
 def test_bad_options_are_errors(options):
   with pytest.raises(ValueError, match='num_workers'):
     pool.Pool(*options)
+
+
+def test_a_thread_given_up_twice_is_replaced_once():
+  given = pool.Pool(1)
+  (worker,) = given._workers
+  given._replace(worker)
+  given._replace(worker)
+  assert given.num_replaced == 1 and worker not in given._workers
+  # It waits for a call and must hand the one that it gets to its successor.
+  for number in range(4):
+    given.submit(number, lambda: 'done')
+  taken = []
+  while len(taken) < 4:
+    taken += given.ready(timeout=5)
+  assert dict(taken) == dict.fromkeys(range(4), 'done')
+  given.close()

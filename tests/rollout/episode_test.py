@@ -445,3 +445,26 @@ def test_values_are_read_by_the_schemas_of_the_tools():
     '<tool_call><function=f><parameter=x>5</parameter></function></tool_call>',
   )
   assert action.calls == (types.ToolCall('f', {'x': '5'}),)
+
+
+@pytest.mark.parametrize('kind', ['append', 'window'])
+def test_a_prompt_that_leaves_no_room_for_a_turn_is_cut_too(kind):
+  language = episode.Language(
+    made.language().tokenizer, 'tiny', memory.Memory(kind)
+  )
+
+  def prompts(policy):
+    """Tokens before the second turn, by length of the reply."""
+    out = []
+    for length in range(20, 60):
+      limits = made.limits(max_context=64, long_observation=policy)
+      game = episode.Episode(made.TASK, 2, language, limits)
+      game.begin('Book.', OBSERVATION, 'start', ())
+      game.answer(complete(game, 'one'), reply('x' * length), 'a')
+      if game.stop_reason is None:
+        game.answer(complete(game, 'two'), reply(done=True), None)
+        out.append(game.trajectory().turns[1].start)
+    return out
+
+  room = 64 - made.limits().max_turn_tokens
+  assert max(prompts('truncate')) <= room < max(prompts('stop'))

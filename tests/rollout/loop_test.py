@@ -354,3 +354,9 @@ def test_after_a_stop_the_real_sampler_goes_on_bitwise():
   with pytest.raises(loop.Interrupted):
     player.collect(entries(), DRAWS)
   assert player.collect(entries(), DRAWS) == real_reference()
+
+
+def test_a_task_that_comes_twice_is_played_twice():
+  once, again = play([loop.Entry(made.tasks(1)[0], 0)] * 2)
+  assert once.contexts != again.contexts
+  assert once.contexts == play([loop.Entry(made.tasks(1)[0], 0)])[0].contexts

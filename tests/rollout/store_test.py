@@ -125,3 +125,15 @@ def test_an_iteration_is_written_quickly(tmp_path):
     store.write(tmp_path, 0, batch)
     best = min(best, time.process_time() - start)
   assert best < 0.15  # 0.03 s on a quiet core
+
+
+def test_half_a_surrogate_pair_is_written_and_read_back(tmp_path):
+  good = make_trajectory(0)
+  turn = dataclasses.replace(
+    good.turns[0], observation=(types.Message('tool', 'caf\u00e9 \ud83d!'),)
+  )
+  bad = dataclasses.replace(good, turns=(turn, *good.turns[1:]))
+  store.write(tmp_path, 1, [bad])
+  (record,) = store.read(tmp_path, 1)
+  assert record.trajectory.turns[0].observation == turn.observation
+  assert 'caf\u00e9' in store.path(tmp_path, 1).read_text('utf-8')

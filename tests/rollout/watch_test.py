@@ -160,3 +160,11 @@ def test_measures_by_hand():
 
 def test_nothing_to_count_is_no_number():
   assert all(map(math.isnan, measured([acted('')])))
+
+
+def test_the_same_step_from_another_place_repeats_nothing():
+  turns = [
+    made.turn(k, k + 1, calls=(Call('right'),), text='right', state_key=key)
+    for k, key in enumerate(('(0, 0)', '(1, 0)', '(0, 0)'))
+  ]
+  assert measured([made.trajectory(turns, [])])[0] == pytest.approx(1 / 3)

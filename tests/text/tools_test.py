@@ -210,3 +210,20 @@ def test_error_texts_cover_the_usual_faults(style):
   texts = tools.error_texts(style)
   assert len(set(texts)) == len(texts) >= 6
   assert all(text.startswith('malformed call: ') for text in texts)
+
+
+@pytest.mark.parametrize(
+  'body, words',
+  [
+    (r'{"name":"\ud83d"}', 'half of a surrogate pair'),
+    (r'{"name":"f","args":{"a":["\udc00"]}}', 'half of a surrogate pair'),
+    ('{"name":"f","args":{"a":1e999}}', '1e999 is too large'),
+    ('{"name":"f","args":{"a":NaN}}', 'not a JSON value'),
+  ],
+)
+def test_what_no_file_takes_is_malformed(body, words):
+  parsed = tools.parse(f'<tool_call>{body}</tool_call>')
+  assert not parsed.calls and words in parsed.error
+  whole = r'<tool_call>{"name":"f","args":{"a":"\ud83d\ude00"}}</tool_call>'
+  (call,) = tools.parse(whole).calls
+  assert call.arguments == {'a': '\U0001f600'}

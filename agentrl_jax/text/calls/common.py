@@ -1,6 +1,7 @@
 """What do all notations of calls share? JSON, and words for what is wrong."""
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,7 +19,24 @@ def _refuse_constant(name: str) -> None:
   raise ValueError(f'{name} is not a JSON value')
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+def _finite(text: str) -> float:
+  value = float(text)
+  if not math.isfinite(value):
+    raise ValueError(f'{text[:_SHOWN]} is too large')
+  return value
+
+
+_STRICT = dict(parse_constant=_refuse_constant, parse_float=_finite)
+_DECODER = json.JSONDecoder(**_STRICT)
+
+
+def refuse_surrogates(calls: Sequence[types.ToolCall]) -> None:
+  """Raises MalformedCall if a call holds half of a surrogate pair."""
+  try:
+    for call in calls:
+      dumps([call.name, dict(call.arguments)]).encode('utf-8')
+  except UnicodeEncodeError as e:
+    raise MalformedCall('an escape is half of a surrogate pair') from e
 
 
 def loads(text: str) -> Any:
@@ -28,7 +46,7 @@ def loads(text: str) -> Any:
     ValueError: it is none, NaN and infinities included.
     RecursionError: nested too deeply.
   """
-  return json.loads(text, parse_constant=_refuse_constant)
+  return json.loads(text, **_STRICT)
 
 
 def dumps(value: Any, separators: tuple[str, str] = (', ', ': ')) -> str:
