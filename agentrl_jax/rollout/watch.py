@@ -151,9 +151,10 @@ def measure(
 
   Returns:
     `watch/repeated_calls`: share of the turns with a call that do what an
-    earlier turn of the episode did in the same state. `watch/distinct_sequences`: (distinct
-    sequences of actions - 1) / (members - 1), mean over groups of at least two
-    judged members. NaN where nothing could be counted.
+    earlier turn of the episode did in the same state.
+    `watch/distinct_sequences`: (distinct sequences of actions - 1) / (members -
+    1), mean over groups of at least two judged members. NaN where nothing could
+    be counted.
   """
   repeated, calls, shares = 0, 0, []
   for group in groups:
