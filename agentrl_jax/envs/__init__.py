@@ -10,6 +10,7 @@ from agentrl_jax import tables
 from agentrl_jax.envs import (
   arithmetic,
   base,
+  canary,
   desk,
   flight,
   frozen_lake,
@@ -28,6 +29,7 @@ ENVS = {
   'sql': sql.SqlEnv,
   'search': search.SearchEnv,
   'desk': desk.DeskEnv,
+  'canary': canary.CanaryEnv,
   'mix': mix.MixEnv,
 }
 

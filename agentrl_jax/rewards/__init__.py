@@ -12,6 +12,7 @@ from typing import Any
 
 from agentrl_jax import tables, types
 from agentrl_jax.rewards import (
+  hacking,
   outcome,
   parts,
   process,
@@ -38,6 +39,7 @@ __all__ = [
 
 REWARDS = {
   'outcome': outcome.outcome,
+  'audit': hacking.audit,
   'process': process.process,
   'ruler': ruler.Ruler,
   'shaping': shaping.shaping,

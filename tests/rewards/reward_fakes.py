@@ -31,7 +31,7 @@ def action(name, **arguments):
 
 def play(env, task, *actions, sample=0):
   """Plays actions; returns the trajectory without tokens."""
-  prompt, turns = env.reset(task).messages, []
+  prompt, turns = env.reset(task, sample=sample).messages, []
   for act in actions:
     key, result = env.state_key(), env.step(act)
     turns.append(
@@ -45,6 +45,18 @@ def play(env, task, *actions, sample=0):
   env.close()
   stop = types.StopReason.DONE if result.done else types.StopReason.MAX_TURNS
   return types.Trajectory(task, sample, prompt, tuple(turns), (), stop)
+
+
+def follow(env, task, agent, sample=0, max_turns=16):
+  """Plays an agent with `act(messages)`; returns the trajectory."""
+  new, actions, done = env.reset(task, sample=sample).messages, [], False
+  other = type(env)()
+  while not done and len(actions) < max_turns:
+    actions.append(agent.act(new))
+    result = env.step(actions[-1])
+    new, done = result.observation.messages, result.done
+  env.close()
+  return play(other, task, *actions, sample=sample)
 
 
 @rewards.over_group
