@@ -123,7 +123,7 @@ def rings(rates):
 
 def lead(growth):
   """Iterations from the alarm to where half of all success is a cheat."""
-  at, rows = rings([(growth * i, 0.5) for i in range(1, int(0.5 / growth))])
+  at, rows = rings([(growth * i, 0.5) for i in range(1, int(0.8 / growth))])
   gone = next(
     step
     for step, row in enumerate(rows, 1)
