@@ -1,4 +1,4 @@
-"""Reinforcement learning in five verbs: collect, score, estimate, collate,
+"""Reinforcement learning in five verbs: collect, score, collate, estimate,
 update; with log, save and evaluate on intervals.
 """
 
@@ -9,7 +9,6 @@ from typing import Any
 
 import jax
 import ml_collections
-import numpy as np
 
 from agentrl_jax import (
   assembly,
@@ -17,12 +16,11 @@ from agentrl_jax import (
   losses,
   metrics,
   rewards,
-  rng,
   runtime,
   tables,
   types,
 )
-from agentrl_jax.batch import TokenBatch
+from agentrl_jax.batch import TokenBatch, TurnBatch
 from agentrl_jax.doctor import examine
 from agentrl_jax.learner import estimate as estimate_lib
 from agentrl_jax.learner import objective, optimizer, step, summary
@@ -30,7 +28,6 @@ from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
   audit,
-  collate,
   credit,
   dependence,
   evaluation,
@@ -40,6 +37,7 @@ from agentrl_jax.rollout import (
   store,
   watch,
 )
+from agentrl_jax.rollout import updates as updates_lib
 from agentrl_jax.rollout.episode import Language
 
 
@@ -154,13 +152,14 @@ class Trainer:
     with self.doctor.listening(self.parts.collector, iteration) as heard:
       groups, played = self._gather(iteration)
     clock.lap('collect')
-    lines = self.estimate(groups)
+    turns, lines = self.collate(groups, iteration)
+    clock.lap('collate')
+    lines, earned = self.estimate(groups, turns, lines)
+    updates, extras = updates_lib.deal(
+      groups, earned, lines, self.config, iteration
+    )
     row |= self._dependence(iteration, played)
     clock.lap('estimate')
-    turns = credit.turns(groups, self.config, iteration)
-    earned = self._assign(turns, lines)
-    updates, extras = self.collate(groups, earned, lines, iteration)
-    clock.lap('collate')
     row |= self.update(updates, extras)
     clock.lap('update')
     row |= self._measure(played)
@@ -271,88 +270,43 @@ class Trainer:
       groups, self._reward_parts, self._reward_weights
     )
 
-  def estimate(self, groups: Sequence[types.Group]) -> credit.Lines:
-    """Lays sampled tokens out, and asks about them what the config needs.
-
-    The reference policy, the policy before the update, the value function: once
-    an iteration, whatever the number of epochs.
-    """
-    c, assign = self.config, self._assign
-    trajectories = _flat(groups)
-    made = credit.lines(
-      trajectories, c.rollout.max_turns * c.rollout.max_turn_tokens
-    )
-    recomputed = c.loss.proximal == 'recomputed'
-    if self._reference is None and not recomputed and not assign.needs_values:
-      return made
-    # Credit looks at all, updates at those that they train on.
-    all_of = assign.needs_values or assign.needs_reference
-    chosen = 'keep' if all_of else c.train.constant_groups
-    batch = collate.token_rows(
-      trajectories,
-      np.zeros((len(trajectories), c.rollout.max_turns), np.float32),
-      selection.usable(groups, chosen),
-      row_length=c.train.row_length,
-      num_rows=c.train.rows,
-    )
-    rows = collate.microbatches(batch, c.train.rows)
-
-    def ask(question, params):
-      return np.concatenate(jax.device_get(question(params, rows)))
-
-    def logprobs(params):
-      answer = ask(self._scorer.logprobs, params)
-      return credit.to_lines(batch, answer, made.turn.shape)
-
-    more = {}
-    if self._reference is not None:
-      more['reference_logprobs'] = logprobs(self._reference)
-    if recomputed:
-      more['proximal_logprobs'] = logprobs(self.state.params)
-    made = dataclasses.replace(made, **more)
-    if not assign.needs_values:
-      return made
-    values = ask(self._scorer.values, self.state.params)
-    return credit.with_values(made, batch, values, trajectories)
-
   def collate(
+    self, groups: Sequence[types.Group], iteration: int
+  ) -> tuple[TurnBatch, credit.Lines]:
+    """Lays out turns with their groups and states, and sampled tokens."""
+    c = self.config.rollout
+    lines = credit.lines(_flat(groups), c.max_turns * c.max_turn_tokens)
+    return credit.turns(groups, self.config, iteration), lines
+
+  def estimate(
     self,
     groups: Sequence[types.Group],
-    earned: credit.Credit,
+    turns: TurnBatch,
     lines: credit.Lines,
-    iteration: int,
-  ) -> tuple[list[list[TokenBatch]], list[list[dict[str, Any]]]]:
-    """Returns the microbatches of each optimizer update, and their extras."""
-    c = self.config
-    trajectories = _flat(groups)
-    indices = selection.usable(
-      groups, c.train.constant_groups, c.train.overlong
+  ) -> tuple[credit.Lines, credit.Credit]:
+    """Says what each turn or token earned, by what the networks say of them."""
+    assign = self._assign
+    lines = updates_lib.consult(
+      groups,
+      lines,
+      self._questions(),
+      self.config,
+      about_all=assign.needs_values or assign.needs_reference,
     )
-    updates, extras = [], []
-    for epoch in range(c.train.epochs):
-      order = rng.generator(c.seed, 'minibatches', iteration, epoch)
-      for part in selection.minibatches(indices, c.train.minibatches, order):
-        batch = collate.token_rows(
-          trajectories,
-          earned.by_turn,
-          part,
-          row_length=c.train.row_length,
-          num_rows=c.train.rows,
-        )
-        batch = collate.with_weights(
-          batch,
-          weighting=c.loss.weighting,
-          num_trajectories=len(trajectories),
-          constant=c.loss.weighting_constant or None,
-        )
-        batch, extra = credit.attach(batch, earned, lines)
-        updates.append(collate.microbatches(batch, c.train.rows))
-        extras.append(
-          collate.microbatches(extra, c.train.rows)
-          if extra
-          else [{} for _ in updates[-1]]
-        )
-    return updates, extras
+    return lines, assign(turns, lines)
+
+  def _questions(self) -> dict[str, updates_lib.Question]:
+    """What the config needs to know of the sampled tokens."""
+    scorer, params, out = self._scorer, self.state.params, {}
+    if self._reference is not None:
+      out['reference_logprobs'] = functools.partial(
+        scorer.logprobs, self._reference
+      )
+    if self.config.loss.proximal == 'recomputed':
+      out['proximal_logprobs'] = functools.partial(scorer.logprobs, params)
+    if self._assign.needs_values:
+      out['values'] = functools.partial(scorer.values, params)
+    return out
 
   def update(
     self,

@@ -1,13 +1,16 @@
-"""Every algorithm of configs/ takes an iteration, on made-up episodes."""
+"""Every algorithm of configs/ takes an iteration: on made-up episodes, and by
+the real sampler with the doctor looking on.
+"""
 
 import importlib.util
 import pathlib
 import sys
 
+import chex
 import numpy as np
 import pytest
 
-from agentrl_jax import assembly, metrics, types
+from agentrl_jax import assembly, metrics
 from agentrl_jax import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -26,16 +29,13 @@ def load(path):
 
 
 runs = load(ROOT / 'tests' / 'train_test.py')
+tiny_run = load(ROOT / 'tests' / 'doctor' / 'tiny_run.py')
 
 
 @pytest.fixture(scope='module', autouse=True)
 def panels():
   patch = pytest.MonkeyPatch()
-  patch.setattr(
-    assembly,
-    'tasks',
-    lambda config, split: [types.Task('echo', split, i, {}) for i in range(10)],
-  )
+  patch.setattr(assembly, 'tasks', tiny_run.tasks)
   yield
   patch.undo()
 
@@ -80,3 +80,60 @@ def test_an_iteration(name, tmp_path):
   # A refill plays more than the four tasks of an iteration.
   assert (row['rollout/tasks'] > 4) == (name == 'dapo')
   assert ('value' in one.state.params) == (name == 'ppo')
+
+
+EVERY = "(('tis', {}), ('icepop', {}), ('geometric', {}), ('veto', {}))"
+REAL = {
+  'gae': {'advantage.estimator': 'gae', 'advantage.bootstrap': 'limit'},
+  'token_gae': {'advantage.estimator': 'token_gae', 'loss.value_clip': '0.2'},
+  'reinforce_pp': {
+    'advantage.estimator': 'reinforce_pp',
+    'advantage.options.gamma': '1.0',
+    'advantage.kl_in_reward': '0.1',
+    'loss.weighting': 'token',
+  },
+  'refill': {'train.constant_groups': 'refill'},
+  **{
+    proximal: {'loss.proximal': proximal, 'loss.correction': EVERY}
+    for proximal in ('recomputed', 'latest', 'interpolated')
+  },
+}
+
+
+@pytest.fixture(scope='module')
+def sampler():
+  return tiny_run.engine(tiny_run.config())
+
+
+def real(tmp_path, sampler, **sets):
+  """(row, weights) after an iteration of the real trainer."""
+  one = tiny_run.trainer(
+    tmp_path, sampler, **{'doctor.strict': 'all', 'watch.every': '0'}, **sets
+  )
+  row = one._iterate(0)
+  return row, one.state.params
+
+
+@pytest.fixture(scope='module')
+def plain(tmp_path_factory, sampler):
+  return real(tmp_path_factory.mktemp('plain'), sampler)
+
+
+@pytest.mark.parametrize('name', REAL)
+def test_the_doctor_finds_nothing(name, tmp_path, sampler, plain):
+  row, weights = real(tmp_path, sampler, **REAL[name])
+  assert row['doctor/failed'] == 0 and row['doctor/checks'] > 10
+  assert row['updates'] == 1 and row['train/grad_norm'] > 0
+  if name == 'reinforce_pp':  # the reference is the policy itself
+    assert row['reward/kl'] == pytest.approx(0, abs=1e-4)
+  if 'gae' in name:
+    assert row['value/loss'] > 0 and (weights['value']['kernel'] != 0).any()
+  if name in ('recomputed', 'latest', 'interpolated'):
+    # The first update is on policy: corrected or not, it is the same.
+    assert row['correction/ess'] == pytest.approx(1, abs=1e-5)
+    assert row['correction/masked_share'] == 0
+    assert row['correction/mismatch_kl'] == pytest.approx(0, abs=1e-6)
+    assert row['loss/policy'] == pytest.approx(
+      plain[0]['loss/policy'], abs=1e-6
+    )
+    chex.assert_trees_all_close(weights, plain[1], atol=1e-4)

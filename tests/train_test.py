@@ -21,7 +21,7 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.models import params as params_lib
-from agentrl_jax.rollout import breaker, credit, loop
+from agentrl_jax.rollout import breaker, loop, updates
 from agentrl_jax.sampler.engine import Counters
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -177,11 +177,10 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
 def test_groups_of_equal_outcomes_are_dropped(tmp_path):
   one, collector = trainer(tmp_path)
   groups, _ = one._gather(0)
-  lines = one.estimate(groups)
-  earned = one._assign(credit.turns(groups, one.config, 0), lines)
-  updates, _ = one.collate(groups, earned, lines, 0)
+  lines, earned = one.estimate(groups, *one.collate(groups, 0))
+  dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = set()
-  for batches in updates:
+  for batches in dealt:
     for batch in batches:
       trained |= set(batch.row_trajectory[batch.mask].tolist())
     total = sum(batch.weights.sum() for batch in batches)
@@ -193,7 +192,7 @@ def test_groups_of_equal_outcomes_are_dropped(tmp_path):
     if group.task.index % 2 == 0
   }
   assert varying and trained == varying
-  assert len(updates) == 2
+  assert len(dealt) == 2
 
 
 def test_an_iteration_without_a_signal_updates_nothing(tmp_path):
@@ -214,7 +213,7 @@ def test_a_reward_that_is_no_number_is_a_failure_and_not_a_zero(tmp_path):
   for group in groups:
     reasons = [t.stop_reason for t in group.trajectories]
     assert reasons == [StopReason.REWARD_ERROR, *[StopReason.DONE] * 3]
-  turns = credit.turns(groups, one.config, 0)
+  turns, _ = one.collate(groups, 0)
   assert not turns.turn_mask.reshape(4, 4, -1)[:, 0].any()
 
 
@@ -339,7 +338,7 @@ def test_sparse_checkpoints_resume_all_the_same(tmp_path):
 def test_anchors_are_those_that_the_config_names(anchors, tmp_path):
   one, _ = trainer(tmp_path, **{'advantage.anchors': anchors})
   groups, _ = one._gather(0)
-  turns = [credit.turns(groups, one.config, i) for i in (0, 0, 1)]
+  turns = [one.collate(groups, i)[0] for i in (0, 0, 1)]
   np.testing.assert_array_equal(turns[0].anchor_ids, turns[1].anchor_ids)
   has = (turns[0].anchor_ids >= 0).any()
   assert has == (anchors == 'turn_index')  # the made-up ones have no key
@@ -362,7 +361,7 @@ def test_similar_states_are_one_where_the_config_says_so(
     types.Group(g.task, tuple(map(keyed, g.trajectories)))
     for g in one._gather(0)[0]
   ]
-  ids = credit.turns(groups, one.config, 0).anchor_ids
+  ids = one.collate(groups, 0)[0].anchor_ids
   assert len(np.unique(ids[ids >= 0])) == states * len(groups)
 
 
@@ -509,9 +508,8 @@ def test_refills_end_and_what_is_left_is_no_update(tmp_path):
   one, collector = trainer(tmp_path, reward=lambda e, d: 1.0, **sets)
   groups, played = one._gather(0)
   assert (len(groups), len(played), len(collector.calls)) == (4, 12, 3)
-  lines = one.estimate(groups)
-  earned = one._assign(credit.turns(groups, one.config, 0), lines)
-  assert one.collate(groups, earned, lines, 0) == ([], [])
+  lines, earned = one.estimate(groups, *one.collate(groups, 0))
+  assert updates.deal(groups, earned, lines, one.config, 0) == ([], [])
 
 
 def test_a_run_with_refills_resumes_bitwise(tmp_path):
@@ -539,11 +537,10 @@ def test_what_ran_out_of_tokens_is_judged_and_not_trained_on(tmp_path):
 
   one, _ = trainer(tmp_path, reason=reason, **{'train.overlong': 'drop'})
   groups, _ = one._gather(0)
-  lines = one.estimate(groups)
-  earned = one._assign(credit.turns(groups, one.config, 0), lines)
-  updates, _ = one.collate(groups, earned, lines, 0)
+  lines, earned = one.estimate(groups, *one.collate(groups, 0))
+  dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = {
-    int(b) for u in updates for x in u for b in x.row_trajectory[x.mask]
+    int(b) for u in dealt for x in u for b in x.row_trajectory[x.mask]
   }
   assert trained and not any(b % 4 == 3 for b in trained)
   assert earned.advantages[3::4].any()

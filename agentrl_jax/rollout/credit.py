@@ -179,6 +179,15 @@ def with_values(
   )
 
 
+def with_logprobs(
+  made: Lines, batch: TokenBatch, rows: Mapping[str, np.ndarray]
+) -> Lines:
+  """Adds log-probs [R, T] of packed rows to lines, by name of the field."""
+  shape = made.turn.shape
+  more = {name: to_lines(batch, x, shape) for name, x in rows.items()}
+  return dataclasses.replace(made, **more)
+
+
 def places(made: Lines, num_turns: int) -> tuple[np.ndarray, np.ndarray]:
   """Returns where in its line each turn begins and where it ends, [B, S].
 

@@ -1,5 +1,7 @@
 """Locks scoring under given weights: the objective's numbers, one program."""
 
+import dataclasses
+
 import jax
 import numpy as np
 
@@ -30,3 +32,16 @@ def test_scores_are_the_objectives_batch_by_batch(draw_params):
     assert isinstance(scored, jax.Array) and scored.shape == (2, 8)
   assert scorer._score._cache_size() == 1
   assert scorer.logprobs(weights, []) == []
+
+
+def test_values_are_of_the_states_after_tokens(draw_params):
+  config = dataclasses.replace(TINY, value_head=True)
+  weights = draw_params(config)
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1))
+  scorer = estimate.Estimator(config, mesh, 0.7)
+  batch = rows(0)
+  (after,) = scorer.values(weights, [batch])
+  hidden = objective.hidden_states(config, weights, batch)
+  before = objective.values_before(weights, hidden)
+  np.testing.assert_allclose(after[:, :-1], before[:, 1:], atol=1e-5)
+  assert np.ptp(after) > 0 and not before[:, 0].any()

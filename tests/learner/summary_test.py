@@ -55,3 +55,25 @@ def test_the_first_that_is_not_finite_is_named():
   broken = {**INFO, 'grad_norm': math.inf}
   assert summary.first_bad([good, bad], [broken, INFO]) == 'grad_norm'
   assert summary.first_bad([good], [INFO]) == 'grad_norm'
+
+
+def test_values_and_corrections_have_rows_where_they_are():
+  plain = summary.update_metrics([measured()], [INFO])
+  assert not any(k.startswith(('value/', 'correction/')) for k in plain)
+  ages = dict(age=15.0, age_0=2.0, age_1=3.0, age_2=1.0, age_3=4.0)
+  off = dict(
+    correction_ratio=20.0,
+    correction_square=80.0,
+    correction_kept=9.0,
+    correction_kl=2.0,
+  )
+  row = summary.update_metrics([measured(value=0.5, **off, **ages)], [INFO])
+  expected = {
+    'value/loss': 0.5,
+    'correction/ess': 0.5,  # 20² / (10 · 80)
+    'correction/masked_share': 0.1,
+    'correction/mismatch_kl': 0.2,
+    'correction/staleness_mean': 1.5,
+    'correction/staleness_3': 0.4,
+  }
+  assert {k: row[k] for k in expected} == pytest.approx(expected)

@@ -34,3 +34,10 @@ def test_bfloat16_sums_in_float32():
   )
   assert logits.dtype == jnp.float32
   np.testing.assert_array_equal(logits, 257.0)
+
+
+def test_values_by_hand_in_float32():
+  head = {'kernel': np.array([2.0, -1.0]), 'bias': np.float32(0.5)}
+  hidden = jnp.array([[[256.0, 1.0], [0.0, 3.0]]], jnp.bfloat16)
+  values = heads.values({'value': head}, hidden)
+  np.testing.assert_array_equal(values, [[511.5, -2.5]])

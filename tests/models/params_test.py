@@ -96,3 +96,16 @@ def test_unstack_keeps_the_order_of_layers(weights):
     for name, leaf in layer.items():
       np.testing.assert_array_equal(leaf, weights['layers'][name][i])
   assert split['head'] is weights['head']
+
+
+def test_a_value_head_is_of_zeros_and_changes_no_other_weight(weights):
+  config = change(value_head=True)
+  with_head = params.init(config, jax.random.key(3))
+  added = params.with_value_head(config, weights)
+  chex.assert_trees_all_equal(with_head, added)
+  assert added['value']['kernel'].shape == (TINY.d_model,)
+  assert not any(x.any() for x in jax.tree.leaves(added['value']))
+  chex.assert_trees_all_equal(params.policy(added), weights)
+  assert params.with_value_head(TINY, weights) is weights
+  shapes = jax.tree.map(lambda x: x.shape, added)
+  assert shapes == jax.tree.map(lambda x: x.shape, params.abstract(config))
