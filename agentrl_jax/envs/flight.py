@@ -171,6 +171,14 @@ class FlightEnv(base.ToolEnv):
     return flight_agent.Agent(seed=task.index, rates=flight_agent.ORACLE)
 
   @classmethod
+  def agent(cls, task: types.Task, *, seed: int, rates: Mapping[str, float]):
+    """The scripted agent; `rates` changes fields of the default ones."""
+    from agentrl_jax.envs import flight_agent  # as above
+
+    del task
+    return flight_agent.Agent(seed=seed, rates=flight_agent.Rates(**rates))
+
+  @classmethod
   def demonstrate(
     cls,
     task: types.Task,

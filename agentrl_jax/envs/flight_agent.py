@@ -81,6 +81,10 @@ class Agent:
     self._detours = set()
     self.mistakes = []
 
+  def reseed(self, seed: Any) -> None:
+    """Draws later mistakes anew; what was decided stays."""
+    self._draw.seed(f'flight_agent {seed}')
+
   def act(self, messages: Sequence[types.Message]) -> types.Action:
     """Decides from the messages that came since the last action."""
     text = '\n'.join(message.content for message in messages)

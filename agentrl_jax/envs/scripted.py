@@ -63,6 +63,10 @@ class Agent:
       return True
     return False
 
+  def reseed(self, seed: Any) -> None:
+    """Draws later mistakes anew; what was decided stays."""
+    self.draw.seed(f'scripted {seed}')
+
   def act(self, messages: Sequence[types.Message]) -> types.Action:
     """Goes on with the script; ends the episode when the script has."""
     if self._repeat is not None:

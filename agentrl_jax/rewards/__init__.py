@@ -13,6 +13,7 @@ from typing import Any
 from agentrl_jax import tables, types
 from agentrl_jax.rewards import (
   hacking,
+  learned,
   outcome,
   parts,
   process,
@@ -45,6 +46,7 @@ REWARDS = {
   'shaping': shaping.shaping,
   'format': terms.layout,
   'invalid': terms.invalid,
+  'learned': learned.Learned,
   'length': terms.length,
   'turns': terms.turns,
 }
