@@ -498,9 +498,6 @@ def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
   )
   assert asked[0] == 4 and asked[1:] == [4 - v for v in varying[:-1]]
   assert one._next_task == len(played) == sum(asked)
-  # A task that comes again is not sampled with the same keys.
-  names = [(e.task.index, e.sample) for *_, es in collector.calls for e in es]
-  assert len(set(names)) == len(names)
 
 
 def test_refills_end_and_what_is_left_is_no_update(tmp_path):
@@ -508,6 +505,9 @@ def test_refills_end_and_what_is_left_is_no_update(tmp_path):
   one, collector = trainer(tmp_path, reward=lambda e, d: 1.0, **sets)
   groups, played = one._gather(0)
   assert (len(groups), len(played), len(collector.calls)) == (4, 12, 3)
+  # Of ten tasks two came again, and are not sampled with the same keys.
+  names = [(e.task.index, e.sample) for *_, es in collector.calls for e in es]
+  assert len(set(names)) == len(names)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   assert updates.deal(groups, earned, lines, one.config, 0) == ([], [])
 
@@ -539,9 +539,7 @@ def test_what_ran_out_of_tokens_is_judged_and_not_trained_on(tmp_path):
   groups, _ = one._gather(0)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
-  trained = {
-    int(b) for u in dealt for x in u for b in x.row_trajectory[x.mask]
-  }
+  trained = {int(b) for u in dealt for x in u for b in x.row_trajectory[x.mask]}
   assert trained and not any(b % 4 == 3 for b in trained)
   assert earned.advantages[3::4].any()
 

@@ -56,6 +56,11 @@ class CorrectTest(chex.TestCase, parameterized.TestCase):
       [4, 2, 2, 12],
       [1, 1, 1, 1],
     ),
+    (
+      [('icepop', {'low': 0.6, 'high': 5.0}), ('veto', {})],
+      [1, 1, 0, 0],
+      [1, 1, 0, 0],
+    ),
     ([], [1] * 4, [1] * 4),
   )
   def test_by_hand(self, parts, weights, kept):

@@ -77,14 +77,19 @@ def test_rows_and_lines_are_inverse(row_length):
 
 
 def test_a_line_runs_through_contexts_in_order_of_turns():
-  # The second turn lies in a context of its own, packed before the first's.
-  first = made.context((2, False), (2, True))
-  second = made.context((5, False), (3, True))
-  turns = [made.turn(2, 4), made.turn(5, 8, context=1)]
-  played = (made.trajectory(turns, [first, second]),)
+  # The third context shares the first's row, before the second's.
+  short = made.context((2, False), (2, True))
+  long = made.context((5, False), (3, True))
+  turns = [
+    made.turn(2, 4),
+    made.turn(5, 8, context=1),
+    made.turn(2, 4, context=2),
+  ]
+  played = (made.trajectory(turns, [short, long, short]),)
   batch = rows(played, [0], row_length=8)
-  out = credit.lines(played, 6)
-  logprobs = credit.to_lines(batch, batch.behavior_logprobs, (1, 6))
+  assert batch.row_turn[batch.mask].tolist() == [0, 0, 2, 2, 1, 1, 1]
+  out = credit.lines(played, 7)
+  logprobs = credit.to_lines(batch, batch.behavior_logprobs, (1, 7))
   np.testing.assert_array_equal(logprobs, out.behavior_logprobs)
 
 
@@ -167,8 +172,21 @@ def test_kl_is_paid_where_it_arises():
     out.advantages[:2, :2], [[0.85, 0.95], [-0.2, -0.15]], atol=1e-6
   )
   assert out.measures['reward/kl'] == pytest.approx(0.5)
-  # Whether a group's outcomes differ is not asked of the KL.
+
+
+def test_whether_outcomes_differ_is_not_asked_of_the_kl():
+  played = (made.append_only([2, 1]), made.append_only([1, 3]))
+  groups = [types.Group(made.TASK, played)]
+  c = fields('rebn', kl_in_reward=0.1)
+  given = credit.lines(played, 6)
+  # 0.5 and 0.05 a token: with it the returns are -0.15 and -0.02.
+  given = dataclasses.replace(
+    given,
+    reference_logprobs=given.behavior_logprobs - np.array([[0.5], [0.05]]),
+  )
+  out = credit.Assigner(c)(credit.turns(groups, c, 0), given)
   assert out.measures['advantage/dead_groups'] == 1.0
+  assert out.advantages.any()
 
 
 def test_whitened_returns_by_token():
