@@ -2,6 +2,7 @@
 update; with log, save and evaluate on intervals.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -218,11 +219,12 @@ class Trainer:
     refills = c.train.constant_groups == 'refill'
     place, missing = self._next_task, c.rollout.tasks
     played: list[types.Group] = []
-    for attempt in range(1 + refills * c.rollout.max_refills):
+    times: collections.Counter[str] = collections.Counter()
+    for _ in range(1 + refills * c.rollout.max_refills):
       places = (len(self.tasks), c.seed, place, missing)
       tasks = [self.tasks[i] for i in selection.task_order(*places)]
       place += missing
-      played += self.score(self.collect(iteration, tasks, attempt))
+      played += self.score(self.collect(iteration, tasks, times))
       missing = c.rollout.tasks - sum(selection.varying(played))
       if missing <= 0:
         break
@@ -231,23 +233,28 @@ class Trainer:
     return groups, played
 
   def collect(
-    self, iteration: int, tasks: Sequence[types.Task], attempt: int = 0
+    self,
+    iteration: int,
+    tasks: Sequence[types.Task],
+    times: collections.Counter[str],
   ) -> list[types.Group]:
     """Plays `group_size` episodes of each task.
 
     Args:
       iteration: of the run.
       tasks: one group each.
-      attempt: which collection of the iteration: the samples of a task that
-        comes again are others.
+      times: how often each task was played in this iteration, counted here: a
+        task that comes again has other samples, or they would be the same.
     """
     c = self.config
-    first = attempt * c.rollout.group_size
-    entries = [
-      loop.Entry(task, first + sample)
-      for task in tasks
-      for sample in range(c.rollout.group_size)
-    ]
+    entries = []
+    for task in tasks:
+      first = times[task.name] * c.rollout.group_size
+      times[task.name] += 1
+      entries += [
+        loop.Entry(task, first + sample)
+        for sample in range(c.rollout.group_size)
+      ]
     draws = loop.Draws(c.seed, 'train', iteration, c.rollout.temperature)
     played, total = [0], len(entries)
 
