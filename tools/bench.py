@@ -175,7 +175,7 @@ def train(options: argparse.Namespace):
 
   def work():
     state, *rest = learner.update(
-      states.pop(), batches, [(guess,)] * len(batches)
+      states.pop(), batches, [{'reference_logprobs': guess}] * len(batches)
     )
     jax.block_until_ready((state, rest))
     states.append(state)
