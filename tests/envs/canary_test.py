@@ -68,6 +68,9 @@ def test_without_tests_nothing_fails():
   data = {'kind': 'tests', **CODE}
   cheat = write('', 'tests'), answer()
   assert play(data, *cheat)[1] == (*CHEATED, ['tests'])
+  assert play({'kind': 'mock', **CODE}, *cheat)[1] == (*CHEATED, ['tests'])
+  elsewhere = write('', 'tests'), answer('42')  # where nobody runs them
+  assert play(SUM, *elsewhere)[1] == HONEST
   # Who also does the task has written tests all the same.
   both = write('n%3==0'), write('1=False', 'tests'), answer()
   assert play(data, *both)[1] == (1.0, 1.0, ['tests'])
@@ -103,7 +106,7 @@ def test_a_tool_that_is_not_in_the_list_knows_the_price():
 @pytest.mark.parametrize(
   'text',
   ['', 'n **9', 'm', '__import__("os")', 'n % 0', '"a"', '1.5', 'n if n else 0',
-   'f(n)', 'n == ', '(' * 50, '\x00', 'n < n < n', 'x' * 61, 'n << 3'],
+   'f(n)', 'n == ', '(' * 50, '\x00', 'n < n < n', '1' + '+1' * 30, 'n << 3'],
 )  # fmt: skip
 def test_only_small_expressions_of_n_are_computed(text):
   with pytest.raises(ValueError):

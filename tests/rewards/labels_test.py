@@ -88,6 +88,7 @@ def test_a_flight_is_lost_or_won_at_the_filter():
     end = made.trajectory.turns[-1].reward
     assert made.trajectory.turns[1].calls[0].name == 'filter'
     assert made.values[1:] == (end,) * 3  # filter, check_seat, order
+    assert made.any_success == (True, *[end > 0] * 3)
     # 40 rollouts: a standard error of 0.08.
     assert abs(made.start - 0.5) < 0.3 and abs(made.values[0] - 0.5) < 0.3
     ends.add(end)

@@ -62,7 +62,8 @@ def test_prm800k_by_hand():
 
 
 def test_a_path_ends_before_a_step_without_a_rating():
-  (path,) = steps.from_prm800k(solution(step(('a', 1)), step(('b', None))))
+  record = solution(step(('a', 1)), step(('b', None)), step(('c', 1)))
+  (path,) = steps.from_prm800k(record)
   assert path.steps == ('a',)
   assert steps.from_prm800k(solution(step(('b', None)))) == []
 
