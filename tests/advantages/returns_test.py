@@ -82,9 +82,7 @@ class ReturnsTest(chex.TestCase):
     # the last turn leaves a value of 1 behind: -1. With V = 3 first: 1 - 3.
     nan = np.nan
     values = jnp.array([[3.0, 1.0, nan, 1.0]])[..., None]
-    out = advantages.vineppo(
-      jnp.zeros((1, 4)), values, jnp.ones((1, 4), bool)
-    )
+    out = advantages.vineppo(jnp.zeros((1, 4)), values, jnp.ones((1, 4), bool))
     np.testing.assert_array_equal(out, [[-2, 0, 0, -1]])
 
   def test_vineppo_oracle_over_random_cases(self):
