@@ -6,12 +6,13 @@ tools/run tools/judge_report.py RUN --model=M --base-url=http://localhost:8000/v
 
 Rank correlation and AUC of the judge's scores against the outcome, and the
 share of pairs within a group that it puts in the right order: what learning
-sees.
+sees. What nothing can be said about is null.
 """
 
 import argparse
 import dataclasses
 import json
+import math
 import sys
 
 from agentrl_jax import rewards, types
@@ -46,7 +47,8 @@ def main(arguments: list[str] | None = None) -> int:
   if not said.episodes:
     print(_why_none(groups, options), file=sys.stderr)
     return 1
-  print(json.dumps(dataclasses.asdict(said)))
+  row = dataclasses.asdict(said).items()
+  print(json.dumps({k: None if math.isnan(v) else v for k, v in row}))
   return 0
 
 

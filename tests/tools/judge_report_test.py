@@ -76,6 +76,7 @@ def test_scores_that_were_stored(tmp_path, capsys):
   assert report.main([str(tmp_path), '--part=turns']) == 0
   said = json.loads(capsys.readouterr().out)
   assert said['episodes'] == 3 and said['pair_accuracy'] == 0.5
+  assert said['rank_correlation'] is None  # all scores are equal
 
 
 def test_what_cannot_be_asked_is_said(tmp_path, capsys):
