@@ -4,7 +4,7 @@ Claim: data, fine-tuning, sampling, RL, evaluation (sampled and greedy), test,
 checkpoints, plots and report all run, on a cold machine.
 Command: python experiments/launch.py --config=configs/smoke.py
 Hardware: two CPU cores.
-Reached: <!-- number: smoke.wall_s .0f -->38<!-- /number --> s cold.
+Reached: <!-- number: smoke.wall_s .0f -->28<!-- /number --> s cold.
 """
 
 from agentrl_jax import config as config_lib
