@@ -99,7 +99,7 @@ def _policy_fields():
       qk_norm=True,  # RMSNorm on queries and keys
       tie_embeddings=False,  # one matrix for input and output
       embedding_std=0.5,  # at initialisation
-      remat=False,  # recompute each block in the backward pass
+      remat='none',  # none | block | dots: recomputed in the backward pass
       scan_unroll=3,  # layers of one step of the learner's scan
       dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
     ),

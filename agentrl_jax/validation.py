@@ -12,6 +12,7 @@ import ml_collections
 
 _CHOICES = {
   'model.dtype': ('auto', 'float32', 'bfloat16'),
+  'model.remat': ('none', 'block', 'dots'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
   'rollout.long_observation': ('stop', 'truncate'),
   'train.constant_groups': ('keep', 'drop', 'refill'),

@@ -256,7 +256,8 @@ def test_meshes_that_can_be(sizes, devices):
     ('train.optimizer.learning_rate', '1e-3', 1e-3),
     ('train.optimizer.learning_rate', '1', 1.0),
     ('model.qk_norm', 'False', False),
-    ('model.remat', '1', True),
+    ('model.tie_embeddings', '1', True),
+    ('model.remat', 'dots', 'dots'),
     ('loss.name', 'gspo', 'gspo'),
     ('init_from', '1', '1'),  # text stays text
     (

@@ -19,7 +19,7 @@ from agentrl_jax.rollout import collate
 from agentrl_jax.sampler.engine import Engine
 
 TINY = ModelConfig(
-  vocab_size=16, embedding_std=0.5, remat=True, **PRESETS['tiny']
+  vocab_size=16, embedding_std=0.5, remat='block', **PRESETS['tiny']
 )
 ROWS, LENGTH, SLOTS = 8, 16, 8
 MESHES = {

@@ -20,7 +20,8 @@ class ModelConfig:
     qk_norm: RMSNorm over C on queries and keys.
     tie_embeddings: the head is the transposed embedding table.
     embedding_std: of the embedding at initialisation.
-    remat: recompute each block in the backward pass.
+    remat: what the backward pass recomputes, a name in `transformer.REMATS`:
+      nothing, each block, or each block but its products with weights.
     scan_unroll: layers in one step of the learner's scan; the more, the faster
       a small model trains and the longer it compiles.
     value_head: a scalar of each hidden state, for estimators that need values;
@@ -40,7 +41,7 @@ class ModelConfig:
   qk_norm: bool = True
   tie_embeddings: bool = False
   embedding_std: float = 0.02
-  remat: bool = False
+  remat: str = 'none'
   scan_unroll: int = 1
   value_head: bool = False
   dtype: str = 'float32'
@@ -86,7 +87,7 @@ PRESETS = {
     rope_theta=1e6,
     tie_embeddings=True,
     embedding_std=0.02,
-    remat=True,
+    remat='block',
   ),
   'qwen3_1.7b': dict(
     num_layers=28,
@@ -98,6 +99,6 @@ PRESETS = {
     rope_theta=1e6,
     tie_embeddings=True,
     embedding_std=0.02,
-    remat=True,
+    remat='block',
   ),
 }

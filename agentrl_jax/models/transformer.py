@@ -4,7 +4,6 @@ One forward serves training (stacked layers, scanned), prefill, extension and
 decoding (layers unstacked by `params.unstack`, a cache argument).
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -13,6 +12,13 @@ import jax.numpy as jnp
 from agentrl_jax.models import cache as cache_lib
 from agentrl_jax.models import heads, layers
 from agentrl_jax.models.config import ModelConfig
+
+# config.remat -> what the forward pass of a block keeps for the backward one.
+REMATS = {
+  'none': jax.checkpoint_policies.everything_saveable,
+  'block': jax.checkpoint_policies.nothing_saveable,
+  'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+}
 
 
 class Output(NamedTuple):
@@ -103,8 +109,9 @@ def _scan(config, stacked, x, tables, segment_ids):
     attended = layers.causal_attention(q, k, v, biases)
     return _rest(config, layer, x, attended), None
 
-  if config.remat:
-    block = functools.partial(jax.checkpoint, prevent_cse=False)(block)
+  if config.remat != 'none':
+    policy = REMATS[config.remat]
+    block = jax.checkpoint(block, prevent_cse=False, policy=policy)
   return jax.lax.scan(block, x, stacked, unroll=config.scan_unroll)[0]
 
 

@@ -117,7 +117,9 @@ def test_order_of_tokens_matters(weights):
 
 
 @pytest.mark.parametrize(
-  'fields', [{'remat': True}, {'scan_unroll': 3}], ids=str
+  'fields',
+  [{'remat': 'block'}, {'remat': 'dots'}, {'scan_unroll': 3}],
+  ids=str,
 )
 def test_how_it_is_run_changes_no_loss_and_no_gradient(weights, fields):
   def loss(config, weights):
