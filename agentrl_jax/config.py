@@ -117,6 +117,7 @@ def _policy_fields():
       decode_chunk=8,  # tokens of one decode call
       extend_rows=16,  # contexts prefilled or extended in one call
       extend_chunk=18,  # tokens a row of one extend call
+      weights='whole',  # whole | split: over fsdp, where they do not fit
     ),
   )
 
@@ -178,6 +179,9 @@ def _learning_fields():
       similarity=0.9,  # difflib ratio of states that are one, (0, 1]
       kl_in_reward=0.0,  # of the k1 to the reference, off each token's reward
       bootstrap='none',  # none | limit: value after a cut episode's last token
+      whiten=False,  # to mean 0, std 1 over the trained turns or tokens
+      continuations=4,  # vineppo: played from a state, >= 1
+      valued_turns=0,  # vineppo: states of a trajectory; 0 = all of them
     ),
     loss=_loss_fields(),
     train=dict(
@@ -192,6 +196,13 @@ def _learning_fields():
       optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
     ),
     mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
+    distributed=dict(
+      coordinator='',  # HOST:PORT of process 0, or auto; '' = one process
+      num_processes=0,  # 0 = the cluster says
+      process_id=-1,  # of this one; -1 = the cluster says
+      heartbeat_timeout_seconds=20,  # silence after which a process is dead
+      initialization_timeout_s=300,  # patience with hosts not there yet
+    ),
     eval=dict(
       every=10,  # iterations; 0 = only before and after training
       tasks=128,  # held-out validation tasks
@@ -201,6 +212,7 @@ def _learning_fields():
       every=1,  # iterations
       sft_every=50,  # updates
       keep=2,  # last checkpoints kept, best by validation besides
+      reshard=False,  # go on from a run of another mesh or number of hosts
     ),
     doctor=dict(
       every=0,  # iterations between examinations; 0 = the first one only
@@ -399,6 +411,7 @@ def validate(
   *,
   tables: Mapping[str, Iterable[str]] | None = None,
   num_devices: int | None = None,
+  num_hosts: int = 1,
   more: Iterable[str] = (),
 ) -> None:
   """Raises ConfigError with every fault of `config`.
@@ -408,6 +421,7 @@ def validate(
     tables: known names by field, e.g. {'env.name': ENVS}; a value with a colon
       ('package.module:Name') is accepted for any of them.
     num_devices: of this process group, to check `mesh`; None = not checked.
+    num_hosts: processes of the group, which share tasks and rows evenly.
     more: faults that were found elsewhere, listed with the rest.
   """
   flat = flatten(config)
@@ -416,7 +430,11 @@ def validate(
   faults += [f'config.{k}: missing' for k in known if k not in flat]
   if not faults:
     faults = validation.faults(
-      config, flat, tables=tables, num_devices=num_devices
+      config,
+      flat,
+      tables=tables,
+      num_devices=num_devices,
+      num_hosts=num_hosts,
     )
   faults += more
   if faults:

@@ -1,9 +1,12 @@
 """Which device holds which part of an array: a mesh and logical rules."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
+import numpy as np
+from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 AXES = ('data', 'fsdp', 'tensor')
@@ -19,11 +22,19 @@ RULES = {
 }
 
 
+# The same for a sampler: decoding reads every weight at every token, so that
+# a weight lies whole on each device but for what `tensor` splits.
+SAMPLER_RULES = {**RULES, 'embed': None}
+
+
 def make_mesh(sizes: Mapping[str, int], devices=None) -> Mesh:
   """Makes a mesh over `AXES`; one size may be -1 (the rest of the devices).
 
+  Over several hosts `data`, then `fsdp`, goes from host to host; the other axes
+  stay within one, where devices are near each other.
+
   Raises:
-    ValueError: the sizes do not use all devices.
+    ValueError: the sizes do not use all devices, or not so.
   """
   devices = jax.devices() if devices is None else devices
   shape = [sizes[axis] for axis in AXES]
@@ -37,11 +48,118 @@ def make_mesh(sizes: Mapping[str, int], devices=None) -> Mesh:
     )
   # Auto axes: GSPMD propagates shardings through the model code.
   types = (AxisType.Auto,) * len(AXES)
-  return jax.make_mesh(shape, AXES, axis_types=types, devices=devices)
+  hosts = _over_hosts(shape, len({d.process_index for d in devices}))
+  if math.prod(hosts) == 1:
+    return jax.make_mesh(shape, AXES, axis_types=types, devices=devices)
+  grid = mesh_utils.create_hybrid_device_mesh(
+    [n // h for n, h in zip(shape, hosts)],
+    hosts,
+    devices,
+    process_is_granule=True,
+  )
+  return Mesh(grid, AXES, axis_types=types)
+
+
+def _over_hosts(shape: Sequence[int], num_hosts: int) -> list[int]:
+  """Returns how many hosts each axis goes over."""
+  hosts, left = [1] * len(shape), num_hosts
+  for i in (AXES.index('data'), AXES.index('fsdp')):
+    hosts[i] = math.gcd(shape[i], left)
+    left //= hosts[i]
+  if left > 1:
+    raise ValueError(
+      f'mesh {dict(zip(AXES, shape))} does not divide over {num_hosts} hosts: '
+      'data x fsdp must be a multiple of their number (the other axes stay '
+      'within a host); change config.mesh'
+    )
+  return hosts
+
+
+def local_mesh(mesh: Mesh) -> Mesh:
+  """Returns the part of a mesh that lies on this host."""
+  if not mesh.is_multi_process:
+    return mesh
+  types = (AxisType.Auto,) * len(mesh.axis_names)
+  return Mesh(mesh.local_mesh.devices, mesh.axis_names, axis_types=types)
+
+
+def host_copies(placed: Any, mesh: Mesh) -> Any:
+  """Says how every host gets a whole copy.
+
+  Args:
+    placed: tree of shardings over `local_mesh(mesh)`.
+    mesh: of all hosts.
+
+  Returns:
+    Shardings over all devices, in the order of `mesh`: as `placed` within a
+    host, replicated over hosts.
+  """
+  if not mesh.is_multi_process:
+    return placed
+  sizes, names = [], []
+  for axis, size in mesh.shape.items():
+    within = local_mesh(mesh).shape[axis]
+    sizes += [size // within, within]
+    names += [f'hosts_{axis}', axis]
+  every = Mesh(
+    mesh.devices.reshape(sizes), names, axis_types=(AxisType.Auto,) * len(names)
+  )
+  return jax.tree.map(lambda s: NamedSharding(every, s.spec), placed)
+
+
+def on_this_host(tree: Any, placed: Any) -> Any:
+  """Views this host's copy of arrays as its own; nothing is copied.
+
+  Args:
+    tree: arrays placed as `host_copies(placed, mesh)`.
+    placed: tree of shardings over `local_mesh(mesh)`.
+  """
+
+  def one(x, sharding):
+    if x.is_fully_addressable:
+      return x
+    parts = [shard.data for shard in x.addressable_shards]
+    return jax.make_array_from_single_device_arrays(x.shape, sharding, parts)
+
+  return jax.tree.map(one, tree, placed)
+
+
+def put_rows(batch: Any, placed: NamedSharding) -> Any:
+  """Places rows [R, ...]; every host gives those that its devices hold.
+
+  Args:
+    batch: tree of NumPy arrays [R / hosts, ...]; what is on the devices already
+      and scalars (equal on all hosts) stay as they are.
+    placed: as `rows(mesh)`.
+  """
+
+  def one(x):
+    if not np.ndim(x):
+      return x
+    if placed.is_fully_addressable:
+      return jax.device_put(x, placed)
+    if isinstance(x, jax.Array) and not x.is_fully_addressable:
+      return x
+    return jax.make_array_from_process_local_data(placed, np.asarray(x))
+
+  return jax.tree.map(one, batch)
+
+
+def own_rows(x: jax.Array) -> jax.Array | np.ndarray:
+  """Returns the rows of [R, ...] that this host's devices hold, in order."""
+  if x.is_fully_addressable:
+    return x
+  parts = {
+    shard.index[0].start or 0: shard.data for shard in x.addressable_shards
+  }
+  return np.concatenate([np.asarray(parts[start]) for start in sorted(parts)])
 
 
 def spec(
-  axes: tuple[str | None, ...], shape: tuple[int, ...], mesh: Mesh
+  axes: tuple[str | None, ...],
+  shape: tuple[int, ...],
+  mesh: Mesh,
+  rules: Mapping[str, Any] = RULES,
 ) -> PartitionSpec:
   """Returns the partition of one array by its logical axes.
 
@@ -50,17 +168,19 @@ def spec(
   """
   parts = []
   for name, length in zip(axes, shape, strict=True):
-    rule = RULES.get(name) if name else None
+    rule = rules.get(name) if name else None
     names = (rule,) if isinstance(rule, str) else rule or ()
     size = math.prod(mesh.shape[axis] for axis in names)
     parts.append(rule if size > 1 and length % size == 0 else None)
   return PartitionSpec(*parts)
 
 
-def shardings(logical_axes, abstract, mesh: Mesh):
+def shardings(
+  logical_axes, abstract, mesh: Mesh, rules: Mapping[str, Any] = RULES
+):
   """Maps trees of logical axes and of shapes to a tree of NamedShardings."""
   return jax.tree.map(
-    lambda axes, x: NamedSharding(mesh, spec(axes, x.shape, mesh)),
+    lambda axes, x: NamedSharding(mesh, spec(axes, x.shape, mesh, rules)),
     logical_axes,
     abstract,
     is_leaf=lambda x: isinstance(x, tuple),

@@ -11,6 +11,7 @@ from typing import Any
 import ml_collections
 
 _CHOICES = {
+  'sampler.weights': ('whole', 'split'),
   'model.dtype': ('auto', 'float32', 'bfloat16'),
   'model.remat': ('none', 'block', 'dots'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
@@ -41,6 +42,9 @@ _CHOICES = {
     for part in ('sft', 'train')
   },
 }
+
+# Estimators that compare no outcomes within a group, not whitened already.
+_WHITEN = ('gae', 'token_gae', 'reinforce', 'remax', 'vineppo')
 
 # Estimators that compare no outcomes within a group.
 _KL_IN_REWARD = ('gae', 'token_gae', 'reinforce_pp', 'rebn', 'reinforce')
@@ -85,6 +89,8 @@ _AT_LEAST = {
   'advantage.history_levels': 1,
   'advantage.invalid_penalty': 0,
   'advantage.kl_in_reward': 0,
+  'advantage.continuations': 1,
+  'advantage.valued_turns': 0,
   'loss.kl_coef': 0,
   'loss.entropy_coef': 0,
   'loss.value_coef': 0,
@@ -100,6 +106,10 @@ _AT_LEAST = {
   'checkpoint.every': 1,
   'checkpoint.sft_every': 1,
   'checkpoint.keep': 1,
+  'distributed.num_processes': 0,
+  'distributed.process_id': -1,
+  'distributed.heartbeat_timeout_seconds': 5,
+  'distributed.initialization_timeout_s': 1,
   'doctor.every': 0,
   'watch.every': 0,
   'watch.tasks': 2,
@@ -148,13 +158,14 @@ def faults(
   *,
   tables: Mapping[str, Iterable[str]] | None = None,
   num_devices: int | None = None,
+  num_hosts: int = 1,
 ) -> list[str]:
   """Returns every fault of a configuration whose fields are all there.
 
   Args:
     config: the whole configuration.
     flat: the same, as `config.flatten` gives it.
-    tables, num_devices: as of `config.validate`.
+    tables, num_devices, num_hosts: as of `config.validate`.
   """
   out = []
   for field, choices in _CHOICES.items():
@@ -171,7 +182,8 @@ def faults(
     if ':' not in str(flat[field]) and flat[field] not in names:
       out.append(_choice(field, flat[field], names))
   out += _relations(config) + _watch_faults(config) + _learning_faults(config)
-  return out + _mesh_faults(config, num_devices)
+  out += _mesh_faults(config, num_devices)
+  return out + _host_faults(config, num_hosts)
 
 
 def is_correction(part: Any) -> bool:
@@ -305,6 +317,18 @@ def _learning_faults(c: ml_collections.ConfigDict) -> list[str]:
       f'constant; allowed with {", ".join(_KL_IN_REWARD)}; set '
       'config.loss.kl_coef instead'
     )
+  if c.advantage.whiten and estimator not in _WHITEN:
+    faults.append(
+      f'config.advantage.whiten: estimator {estimator!r} compares within groups '
+      'or is whitened already: a constant group would no longer be 0; allowed '
+      f'with {", ".join(_WHITEN)}'
+    )
+  if c.rollout.group_size == 1 and c.train.constant_groups != 'keep':
+    faults.append(
+      'config.train.constant_groups='
+      f'{c.train.constant_groups!r}: with config.rollout.group_size=1 every '
+      "group is constant and nothing would be learnt; set it to 'keep'"
+    )
   return faults
 
 
@@ -331,3 +355,34 @@ def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
       '(config.mesh.data x config.mesh.fsdp)'
     ]
   return []
+
+
+def _host_faults(c: ml_collections.ConfigDict, num_hosts: int) -> list[str]:
+  d, out = c.distributed, []
+  where = d.coordinator
+  if where not in ('', 'auto') and not where.rpartition(':')[2].isdigit():
+    out.append(
+      f'config.distributed.coordinator={where!r}: HOST:PORT of process 0, auto, '
+      "or '' for one process"
+    )
+  if 0 < d.num_processes <= d.process_id:
+    out.append(
+      f'config.distributed.process_id={d.process_id}: must be below '
+      f'config.distributed.num_processes={d.num_processes}'
+    )
+  if not where and d.num_processes > 1:
+    out.append(
+      f'config.distributed.num_processes={d.num_processes}: needs '
+      'config.distributed.coordinator'
+    )
+  for field, value in (
+    ('rollout.tasks', c.rollout.tasks),
+    ('train.rows', c.train.rows),
+    ('sft.rows', c.sft.rows),
+  ):
+    if value % num_hosts:
+      out.append(
+        f'config.{field}={value}: must be a multiple of {num_hosts}, the '
+        'number of hosts'
+      )
+  return out

@@ -25,6 +25,7 @@ FLOORS = {
   'reductions': 0,
   'rng': 0,
   'sharding': 0,
+  'distributed': 0,
   'tables': 0,
   'losses': 1,
   'advantages': 1,
