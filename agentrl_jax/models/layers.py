@@ -1,12 +1,7 @@
-"""The pieces of a decoder block as functions of arrays."""
+"""Norm and feed-forward of a decoder block as functions of arrays."""
 
 import jax
 import jax.numpy as jnp
-
-# Queries are processed in static blocks, each against the keys up to its end:
-# the upper triangle of the score matrix is never computed.
-_BLOCK = 128
-_MASKED = -1e30  # finite: a fully masked row gives no NaN
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
@@ -17,118 +12,9 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
   return (y * scale).astype(x.dtype)
 
 
-def rope_tables(
-  positions: jax.Array, head_dim: int, theta: float
-) -> tuple[jax.Array, jax.Array]:
-  """Returns cos and sin [..., C/2] of the rotary angles of `positions`."""
-  fraction = jnp.arange(0, head_dim, 2, dtype=jnp.float32) / head_dim
-  rates = jax.lax.expand_dims(theta**-fraction, range(positions.ndim))
-  angles = positions[..., None].astype(jnp.float32) * rates
-  return jnp.cos(angles), jnp.sin(angles)
-
-
-def rotate(x: jax.Array, cos: jax.Array, sin: jax.Array) -> jax.Array:
-  """Rotates [R, T, heads, C] by tables [R, T, C/2] (half-split pairs)."""
-  first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-  cos, sin = cos[:, :, None, :], sin[:, :, None, :]
-  turned = jnp.concatenate(
-    [first * cos - second * sin, second * cos + first * sin], axis=-1
-  )
-  return turned.astype(x.dtype)
-
-
 def swiglu(x: jax.Array, layer: dict) -> jax.Array:
   """Gated feed-forward [..., D] -> [..., D]."""
   gate = jax.nn.silu(x @ layer['gate'].astype(x.dtype))
   return (gate * (x @ layer['up'].astype(x.dtype))) @ layer['down'].astype(
     x.dtype
   )
-
-
-def causal_biases(segment_ids: jax.Array) -> tuple[jax.Array, ...]:
-  """Returns what hides the future and other segments, a query block each.
-
-  They are the same in every layer, so that they are made once.
-
-  Args:
-    segment_ids: [R, T] int32; a query sees keys of its own id only.
-
-  Returns:
-    For each block of Q queries that ends at E: [R, 1, 1, Q, E] float32.
-  """
-  length = segment_ids.shape[1]
-  block = _BLOCK if length % _BLOCK == 0 else length
-  biases = []
-  for start in range(0, length, block):
-    end = start + block
-    same = segment_ids[:, start:end, None] == segment_ids[:, None, :end]
-    past = jnp.arange(start, end)[:, None] >= jnp.arange(end)[None, :]
-    biases.append(jnp.where(same & past[None], 0.0, _MASKED)[:, None, None])
-  return tuple(biases)
-
-
-def causal_attention(
-  q: jax.Array, k: jax.Array, v: jax.Array, biases: tuple[jax.Array, ...]
-) -> jax.Array:
-  """Attends within segments, to the past and itself.
-
-  Args:
-    q: [R, T, H, C].
-    k, v: [R, T, K, C].
-    biases: as `causal_biases` gives them.
-
-  Returns:
-    [R, T, H, C].
-  """
-  rows, length, num_heads, head_dim = q.shape
-  num_kv = k.shape[2]
-  group = num_heads // num_kv
-  q = (q * head_dim**-0.5).reshape(rows, length, num_kv, group, head_dim)
-  q = q.transpose(0, 2, 3, 1, 4)
-  k, v = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
-  outputs, start = [], 0
-  for bias in biases:
-    end = bias.shape[-1]
-    block = end - start
-    merged = (rows, num_kv, group * block)  # one matrix of queries a kv head
-    part = q[:, :, :, start:end].reshape(*merged, head_dim)
-    scores = jnp.einsum('rkmc,rksc->rkms', part, k[:, :, :end])
-    scores = scores.astype(jnp.float32).reshape(rows, num_kv, group, block, end)
-    weights = jax.nn.softmax(scores + bias, axis=-1).astype(v.dtype)
-    weights = weights.reshape(*merged, end)
-    out = jnp.einsum('rkms,rksc->rkmc', weights, v[:, :, :end])
-    outputs.append(out.reshape(rows, num_kv, group, block, head_dim))
-    start = end
-  out = jnp.concatenate(outputs, axis=3).transpose(0, 3, 1, 2, 4)
-  return out.reshape(rows, length, num_heads, head_dim)
-
-
-def cached_attention(
-  q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array
-) -> jax.Array:
-  """Attends to cache columns up to each query's position.
-
-  Args:
-    q: [R, T, H, C], T new tokens a row.
-    k: [R, K, C, S], column s holds position s (transposed: a decode step then
-      reads it along its vector axis, twice as fast on a CPU).
-    v: [R, K, S, C].
-    positions: [R, T] int32.
-
-  Returns:
-    [R, T, H, C].
-  """
-  rows, length, num_heads, head_dim = q.shape
-  num_kv, columns = k.shape[1], k.shape[3]
-  q = q.reshape(rows, length, num_kv, num_heads // num_kv, head_dim)
-  q = (q * head_dim**-0.5).transpose(0, 2, 1, 3, 4)
-  q = q.reshape(rows, num_kv, -1, head_dim)
-  scores = jnp.einsum('rkmc,rkcs->rkms', q, k)
-  mask = jnp.arange(columns)[None, None] <= positions[..., None]  # [R, T, S]
-  group = num_heads // num_kv
-  mask = jnp.repeat(mask, group, axis=1)[:, None]
-  scores = jnp.where(mask, scores.astype(jnp.float32), _MASKED)
-  weights = jax.nn.softmax(scores, axis=-1).astype(v.dtype)
-  out = jnp.einsum('rkms,rksc->rkmc', weights, v)
-  out = out.reshape(rows, num_kv, length, group, head_dim)
-  return out.transpose(0, 2, 1, 3, 4).reshape(rows, length, num_heads, head_dim)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax.models import attention, heads, layers, rope
 from agentrl_jax.models import cache as cache_lib
-from agentrl_jax.models import heads, layers
 from agentrl_jax.models.config import ModelConfig
 
 # config.remat -> what the forward pass of a block keeps for the backward one.
@@ -61,7 +61,7 @@ def hidden(
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
   dtype = jnp.dtype(config.dtype)
   x = params['embed']['table'][tokens].astype(dtype)
-  tables = layers.rope_tables(positions, config.head_dim, config.rope_theta)
+  tables = rope.tables(positions, config.head_dim, config.rope_theta)
   if cache is None:
     if segment_ids is None:
       segment_ids = jnp.ones_like(tokens)
@@ -92,7 +92,7 @@ def _qkv(config, layer, x, tables):
   if config.qk_norm:
     q = layers.rms_norm(q, layer['q_norm'], config.norm_epsilon)
     k = layers.rms_norm(k, layer['k_norm'], config.norm_epsilon)
-  return layers.rotate(q, *tables), layers.rotate(k, *tables), v
+  return rope.rotate(q, *tables), rope.rotate(k, *tables), v
 
 
 def _rest(config, layer, x, attended):
@@ -102,11 +102,11 @@ def _rest(config, layer, x, attended):
 
 
 def _scan(config, stacked, x, tables, segment_ids):
-  biases = layers.causal_biases(segment_ids)
+  biases = attention.causal_biases(segment_ids)
 
   def block(x, layer):
     q, k, v = _qkv(config, layer, x, tables)
-    attended = layers.causal_attention(q, k, v, biases)
+    attended = attention.causal_attention(q, k, v, biases)
     return _rest(config, layer, x, attended), None
 
   if config.remat != 'none':
@@ -129,7 +129,7 @@ def _cached(config, unstacked, x, tables, cache, slots, positions):
     k_rows, v_rows = (
       (k_cache, v_cache) if whole else (k_cache[slots], v_cache[slots])
     )
-    attended = layers.cached_attention(q, k_rows, v_rows, positions)
+    attended = attention.cached_attention(q, k_rows, v_rows, positions)
     x = _rest(config, layer, x, attended)
     keys.append(k_cache)
     values.append(v_cache)
