@@ -215,6 +215,17 @@ _LLAMA3 = Style(
   calls='llama',
 )
 
+# Its template shows no schemas; they stand where Qwen2.5 has them.
+_SMOLLM2 = dataclasses.replace(
+  _CHATML,
+  name='smollm2',
+  tool=('<|im_start|>tool\n', '<|im_end|>\n'),
+  tools=('', ''),
+  default_system=(
+    'You are a helpful AI assistant named SmolLM, trained by Hugging Face'
+  ),
+)
+
 STYLES = {
   'tiny': _TINY,
   # 'tiny' for policies that think before they act.
@@ -238,15 +249,14 @@ STYLES = {
     },
   ),
   'llama3': _LLAMA3,  # 3.1 and later
-  # Its template shows no schemas; they stand where Qwen2.5 has them.
-  'smollm2': dataclasses.replace(
-    _CHATML,
-    name='smollm2',
-    tool=('<|im_start|>tool\n', '<|im_end|>\n'),
-    tools=('', ''),
-    default_system=(
-      'You are a helpful AI assistant named SmolLM, trained by Hugging Face'
-    ),
+  'smollm2': _SMOLLM2,
+  # Without schemas and with calls of a few tokens, which fine-tuning teaches.
+  'smollm2_terse': dataclasses.replace(
+    _SMOLLM2,
+    name='smollm2_terse',
+    schemas=None,
+    default_system=None,
+    calls='python',
   ),
 }
 
