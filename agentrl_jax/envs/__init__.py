@@ -19,6 +19,7 @@ from agentrl_jax.envs import (
   search,
   sokoban,
   sql,
+  trips,
 )
 
 ENVS = {
@@ -29,6 +30,7 @@ ENVS = {
   'sql': sql.SqlEnv,
   'search': search.SearchEnv,
   'desk': desk.DeskEnv,
+  'trips': trips.TripsEnv,
   'canary': canary.CanaryEnv,
   'mix': mix.MixEnv,
 }

@@ -6,12 +6,11 @@ the choice was right: that is judged at the end, against the database.
 """
 
 import dataclasses
-import hashlib
 from collections.abc import Mapping
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, flight_db, flight_world
+from agentrl_jax.envs import base, flight_db, flight_world, noise
 
 _TEXT = {'type': 'string'}
 TOOLS = (
@@ -51,21 +50,7 @@ HINTS = (
   'seats from the cheapest on, order the first with a seat. A sold-out order '
   'loses the leg.'
 )
-NOTICES = (
-  'notice: lounge open',
-  'notice: bring an id card',
-  'notice: bags up to 20 kg',
-  'notice: app update ready',
-)
-BUSY = 'busy, try again'
 ROWS = 3  # shown at a time
-
-
-def _fraction(*parts: Any) -> float:
-  """A number in [0, 1) that depends on nothing but its arguments."""
-  text = '\x1f'.join(map(str, parts)).encode()
-  digest = hashlib.blake2b(text, digest_size=8).digest()
-  return int.from_bytes(digest, 'big') / 2**64
 
 
 class FlightEnv(base.ToolEnv):
@@ -118,9 +103,7 @@ class FlightEnv(base.ToolEnv):
       if value not in allowed:
         raise ValueError(f'{value!r} is not one of {", ".join(allowed)}')
     self._instructions = instructions
-    self._distractors = distractors
-    self._failing_tools = failing_tools
-    self._shared_noise = shared_noise
+    self._noise = noise.Noise(failing_tools, distractors, shared_noise)
     self._key_orders = key_orders
     self._database = None
     self._view = None
@@ -275,10 +258,7 @@ class FlightEnv(base.ToolEnv):
     self._legs = [tuple(leg) for leg in task.data['legs']]
     self._database = flight_db.create(task.data['flights'])
     self._leg = 0
-    self._noise = (
-      task.data.get('seed', task.index),
-      0 if self._shared_noise else sample,
-    )
+    self._noise = self._noise.of(task.data.get('seed', task.index), sample)
     legs = ', '.join(' > '.join(leg) for leg in self._legs)
     if self._instructions == 'none':
       return legs
@@ -289,17 +269,10 @@ class FlightEnv(base.ToolEnv):
 
   def _answer(self, call: types.ToolCall) -> tuple[str, str]:
     self._num_calls += 1
-    if self._failing_tools and not self._done:
-      draw = _fraction('fail', *self._noise, self._num_calls)
-      if draw < self._failing_tools:
-        return BUSY, 'refused'
+    if not self._done and self._noise.fails(self._num_calls):
+      return noise.BUSY, 'refused'
     reply, error = super()._answer(call)
-    if self._distractors:
-      seed = self._noise[0]
-      if _fraction('notice', seed, reply) < self._distractors:
-        pick = int(_fraction('which', seed, reply) * len(NOTICES))
-        reply = f'{reply}\n{NOTICES[pick]}'
-    return reply, error
+    return self._noise.dress(reply), error
 
   def _judge(self, text: str) -> float:
     del text  # what the agent claims is no evidence

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, flight, scripted
+from agentrl_jax.envs import base, flight, noise, scripted
 from agentrl_jax.envs.scripted import broken, call
 
 _ROW = re.compile(
@@ -91,7 +91,7 @@ class Agent:
     if self._retry is None:
       self._legs = _LEG.findall(text)
       action = self._search('')
-    elif text.startswith(('error', flight.BUSY)):
+    elif text.startswith(('error', noise.BUSY)):
       action = self._retry
     else:
       action = self._decide(text)

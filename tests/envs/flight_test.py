@@ -3,7 +3,7 @@
 import pytest
 
 from agentrl_jax import types
-from agentrl_jax.envs import flight, flight_agent
+from agentrl_jax.envs import flight, flight_agent, noise
 
 ROUTE = ['Beijing', 'Xian']
 FLIGHTS = [
@@ -205,7 +205,7 @@ def test_failures_are_shared_by_a_group_or_not():
   def busy(sample, shared):
     env = flight.FlightEnv(failing_tools=0.5, shared_noise=shared)
     env.reset(TASK, sample=sample)
-    return [say(env, 'page') == flight.BUSY for _ in range(40)]
+    return [say(env, 'page') == noise.BUSY for _ in range(40)]
 
   assert busy(0, True) == busy(7, True)
   assert busy(0, False) != busy(7, False)
@@ -216,7 +216,7 @@ def test_failures_are_shared_by_a_group_or_not():
 def test_distractors_depend_on_what_is_shown_only():
   env = start(distractors=1.0)
   first = say(env, 'search', **route(*ROUTE))
-  assert first.splitlines()[-1] in flight.NOTICES
+  assert first.splitlines()[-1] in noise.NOTICES
   assert say(env, 'search', **route(*ROUTE)) == first
 
 
