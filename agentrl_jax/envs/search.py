@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from typing import Any
 
 from agentrl_jax import types
@@ -117,23 +117,12 @@ class SearchEnv(scripted.ScriptedEnv):
     del prompt
     subject = task.data['firm']
     for relation in task.data['relations']:
-      hits = yield scripted.call('search', query=f'{relation} {subject}')
-      hits = [line.split(' ') for line in hits.splitlines()]
-      hits = [hit for hit in hits if ' '.join(hit[1:-2]) == subject]
-      if not agent.errs('first_hit'):
-        order = search_corpus.SOURCES.index
-        hits.sort(key=lambda hit: (order(hit[-2]), -int(hit[-1])))
-      head = search_corpus.claim(relation, subject, '')
-      for name, *_ in hits:
-        text = yield scripted.call('open', doc=name)
-        told = [line for line in text.splitlines() if line.startswith(head)]
-        if told:
-          break
-      else:
+      name, told = yield from look_up(agent, relation, subject)
+      if not name:
         return  # nothing of it among the hits
       if not agent.errs('no_citation'):
-        yield scripted.call('cite', doc=name, claim=told[0])
-      subject = told[0][len(head) :]
+        yield scripted.call('cite', doc=name, claim=told)
+      subject = search_corpus.value(told)
     yield scripted.call('answer', value=subject)
 
   def call_search(self, arguments: Mapping[str, Any]) -> str:
@@ -212,3 +201,26 @@ class SearchEnv(scripted.ScriptedEnv):
   def _title(self, number: int) -> str:
     document = self._documents[number]
     return f'd{number} {document.title} {document.source} {document.year}'
+
+
+def look_up(
+  agent: scripted.Agent, relation: str, subject: str
+) -> Generator[types.Action, str, tuple[str, str]]:
+  """Searches a fact and opens what is to be believed, until one says it.
+
+  Returns:
+    (document, claim), ('', '') if no hit says anything.
+  """
+  hits = yield scripted.call('search', query=f'{relation} {subject}')
+  hits = [line.split(' ') for line in hits.splitlines()]
+  hits = [hit for hit in hits if ' '.join(hit[1:-2]) == subject]
+  if not agent.errs('first_hit'):
+    order = search_corpus.SOURCES.index
+    hits.sort(key=lambda hit: (order(hit[-2]), -int(hit[-1])))
+  head = search_corpus.claim(relation, subject, '')
+  for name, *_ in hits:
+    text = yield scripted.call('open', doc=name)
+    told = [line for line in text.splitlines() if line.startswith(head)]
+    if told:
+      return name, told[0]
+  return '', ''

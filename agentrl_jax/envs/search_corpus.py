@@ -62,6 +62,11 @@ def claim(relation: str, subject: str, value: Any) -> str:
   return f'{relation} of {subject}: {value}'
 
 
+def value(told: str) -> str:
+  """The end of a claim: what it says of its subject."""
+  return told.partition(': ')[2]
+
+
 @functools.lru_cache(maxsize=CORPORA)
 def corpus(seed: int, disputed: float) -> tuple[Document, ...]:
   """Writes a corpus; document n has the id `d{n}`.

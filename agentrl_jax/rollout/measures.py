@@ -2,7 +2,7 @@
 
 import collections
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -55,7 +55,9 @@ def summarize(
 
   Means are over trajectories that may be judged: infrastructure failures are
   counted under `stop/` and in no mean. Tasks of a mix say which world they are
-  of (`data['env']`): `success_WORLD` is that of each.
+  of (`data['env']`): `success_WORLD` is that of each. What an environment
+  measures itself (`info['measures']` of a last turn, numbers by name) is
+  `env_NAME`, a mean over the trajectories that have it.
   """
   judged = [t for t in trajectories if t.stop_reason.trainable]
   turns = [turn for t in judged for turn in t.turns]
@@ -87,11 +89,23 @@ def summarize(
       worlds[t.task.data['env']].append(t.outcome > 0)
   for world in sorted(worlds):
     numbers[f'success_{world}'] = mean(worlds[world])
+  measured = collections.defaultdict(list)
+  for t in judged:
+    for name, value in _measures(t).items():
+      measured[name].append(value)
+  for name in sorted(measured):
+    numbers[f'env_{name}'] = mean(measured[name])
   out = {f'{prefix}/{name}': value for name, value in numbers.items()}
   if prefix == 'rollout':
     for reason in types.StopReason:
       out[f'stop/{reason.value}'] = float(stops[reason])
   return out
+
+
+def _measures(trajectory: types.Trajectory) -> Mapping[str, float]:
+  """What the environment measured of an episode, at its end."""
+  last = trajectory.turns[-1:]
+  return last[0].info.get('measures', {}) if last else {}
 
 
 def reward_means(

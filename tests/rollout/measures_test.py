@@ -115,3 +115,16 @@ def test_interval():
   # 1.96 sqrt(0.25 / 100) = 0.098
   assert measures.interval(0.5, 100) == pytest.approx(0.098)
   assert measures.interval(1.0, 100) == 0.0
+
+
+def test_what_an_environment_measures_is_a_mean_over_those_that_say_it():
+  trajectories = some()
+  for index, measured in enumerate(({'depth': 4.0}, {'depth': 1.0, 'x': 3.0})):
+    trajectory = trajectories[index]
+    last = trajectory.turns[-1]
+    last = dataclasses.replace(last, info={**last.info, 'measures': measured})
+    turns = (*trajectory.turns[:-1], last)
+    trajectories[index] = dataclasses.replace(trajectory, turns=turns)
+  numbers = measures.summarize(trajectories)
+  assert numbers['rollout/env_depth'] == 2.5
+  assert numbers['rollout/env_x'] == 3.0
