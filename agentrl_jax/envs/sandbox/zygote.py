@@ -1,0 +1,257 @@
+"""The program that runs commands: small, warm, forked anew for each of them.
+
+The client starts it once, without threads and with an environment of its own,
+and hands it one socket a call: the request comes as a line of JSON, the answer
+goes back as one. A call forks a supervisor; with namespaces that forks process
+1 of the command's world. Whoever dies, those below die with it.
+"""
+
+import array
+import contextlib
+import gc
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+from agentrl_jax.envs.sandbox import filters, jail, kernel, tree, watch
+
+# Loaded before any fork, so that small programs start at once, also where the
+# library cannot be read any more.
+_WARM = (
+  *('bisect', 'collections', 'copy', 'dataclasses', 'datetime', 'decimal'),
+  *('enum', 'fractions', 'functools', 'heapq', 'itertools', 'math', 'operator'),
+  *('random', 're', 'statistics', 'string', 'textwrap', 'typing', 'linecache'),
+)
+_SPARES = 2  # supervisors that are ready
+_UIDS = 4096  # users that one server takes turns with
+_PATIENCE_S = 10.0  # beyond the wall limit, for what surrounds a command
+
+
+def serve(control: int, base: str, backend: str) -> None:
+  """Answers calls until the other end of `control` is closed.
+
+  Spare supervisors wait in their namespaces, and each call takes one.
+
+  Args:
+    control: a socket that brings sockets.
+    base: a folder of this server, removed at the end.
+    backend: that runs the commands.
+  """
+  for name in _WARM:
+    __import__(name)
+  gc.disable()
+  gc.freeze()  # forks share what nobody collects
+  signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for supervisors
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's affair
+  spot = os.path.join(base, 'root')
+  os.mkdir(spot)
+  first = (1 << 20) + os.getpid() % 1000 * _UIDS
+  taken, took = os.pipe()
+  poll = select.poll()
+  poll.register(control, select.POLLRDHUP)
+  poll.register(taken, select.POLLIN)
+  number, spares, events = 0, _SPARES, {}
+  while control not in events:
+    for _ in range(spares):
+      number += 1
+      if not os.fork():
+        try:
+          os.close(taken)
+          uid = first + number % _UIDS if os.geteuid() == 0 else None
+          _wait(control, took, spot, uid, backend)
+        finally:
+          os._exit(0)
+    events = dict(poll.poll())
+    spares = len(os.read(taken, 64)) if taken in events else 0
+  shutil.rmtree(base, ignore_errors=True)
+
+
+def _wait(
+  control: int, took: int, spot: str, uid: int | None, backend: str
+) -> None:
+  """Is a spare supervisor: prepares, waits for a call, runs it, answers.
+
+  A fault of ours is an answer as well.
+  """
+  signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+  kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
+  fault = ''
+  if backend == 'namespaces':
+    try:
+      jail.enter(spot, uid)
+    except OSError as error:
+      fault = str(error)
+  descriptors = array.array('i')
+  with socket.socket(fileno=control) as server:
+    size = descriptors.itemsize
+    data, ancillary, _, _ = server.recvmsg(1, socket.CMSG_LEN(size))
+  if not data:
+    return
+  os.write(took, b'.')
+  os.close(took)
+  for _, _, payload in ancillary:
+    descriptors.frombytes(payload[:size])
+  with socket.socket(fileno=descriptors[0]) as connection:
+    with connection.makefile('r', encoding='utf-8') as lines:
+      request = json.loads(lines.readline())
+    try:
+      if fault:
+        raise OSError(fault)
+      if backend == 'namespaces':
+        _in_namespaces(request, connection, spot, uid)
+      else:
+        _on_host(request, connection, os.path.dirname(spot), uid)
+    except Exception as error:  # noqa: BLE001 (the client has to hear of it)
+      _answer(connection, {'fault': f'{type(error).__name__}: {error}'})
+
+
+def _answer(connection: socket.socket, answer: Mapping[str, Any]) -> None:
+  """Sends the answer; a client that has gone does not get it."""
+  line = json.dumps({'fault': '', **answer}) + '\n'
+  with contextlib.suppress(OSError):
+    connection.sendall(line.encode())
+
+
+def _in_namespaces(request, connection, spot: str, uid: int | None) -> None:
+  """Lets process 1 rule the world that is ready; ends it if nobody listens."""
+  pid = os.fork()
+  if not pid:
+    try:
+      _rule(request, connection, spot, uid)
+    except Exception as error:  # noqa: BLE001 (as above)
+      _answer(connection, {'fault': f'{type(error).__name__}: {error}'})
+    finally:
+      os._exit(0)
+  ended = os.pidfd_open(pid)
+  poll = select.poll()
+  poll.register(ended, select.POLLIN)
+  poll.register(connection, select.POLLRDHUP)
+  if not dict(poll.poll((request['wall_s'] + _PATIENCE_S) * 1000)).get(ended):
+    os.kill(pid, signal.SIGKILL)
+  os.waitpid(pid, 0)
+  os.close(ended)
+
+
+def _rule(request, connection, spot: str, uid: int | None) -> None:
+  """Is process 1: builds /task, runs the command, takes back what it left."""
+  kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+  kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody inside looks into it
+  jail.finish(spot, request['tree_bytes'], request['tree_files'] * 2)
+  tree.write(jail.TASK, request['files'], uid)
+  request['environment'] = jail.environment()
+
+  def look():
+    names = filter(str.isdigit, os.listdir('/proc'))
+    return watch.excess(request, [int(n) for n in names if n != '1'])
+
+  pid, out = watch.start(request, uid, jail.TASK)
+  outcome = watch.follow(pid, out, request, look)
+  watch.end_namespace()
+  _report(request, connection, outcome, jail.TASK)
+
+
+def _on_host(request, connection, base: str, uid: int | None) -> None:
+  """Runs in a folder of the host, by bwrap or with kernel limits alone."""
+  place = tempfile.mkdtemp(dir=base)
+  task, temporary = place + jail.TASK, place + jail.TEMPORARY
+  try:
+    for folder in (place, task, temporary):
+      os.makedirs(folder, mode=0o700, exist_ok=True)
+      if uid is not None:
+        os.chown(folder, uid, uid)
+    tree.write(task, request['files'], uid)
+    if request['bwrap']:
+      _through_bwrap(request, place, uid)
+    else:
+      request['environment'] = jail.environment(task, temporary)
+      writable = ['/dev/' + name for name in jail.DEVICES]
+      request['confine'] = [jail.programs(), [task, temporary, *writable]]
+
+    def look():
+      size, number = tree.size(place)
+      if size > request['tree_bytes'] or number > request['tree_files'] * 2:
+        return 'files'
+      return watch.excess(request, kernel.descendants(os.getpid()))
+
+    pid, out = watch.start(request, uid, task)
+    outcome = watch.follow(pid, out, request, look, connection.fileno())
+    if request['bwrap'] and outcome['status'] == 128 + signal.SIGXCPU:
+      outcome['reason'] = 'cpu'  # bwrap tells signals so
+    if not watch.end_descendants(uid):
+      outcome['reason'] = 'unkillable'
+    _report(request, connection, outcome, task)
+  finally:
+    _remove(place)
+
+
+def _remove(folder: str) -> None:
+  """Removes a folder, deeper than Python's stack and unreadable ones too."""
+  try:
+    shutil.rmtree(folder)
+  except (OSError, RecursionError):
+    for tool in (['chmod', '-R', 'u+rwx'], ['rm', '-rf']):
+      subprocess.run([*tool, folder], check=False, capture_output=True)
+
+
+def _through_bwrap(
+  request: dict[str, Any], place: str, uid: int | None
+) -> None:
+  """Turns the request into one that bubblewrap executes."""
+  inner = request.get('argv')
+  if 'python' in request:
+    source = request.pop('python')
+    inner = [os.path.realpath(sys.executable), '-S', '-s', '-P', '-c', source]
+  code = os.memfd_create('filter')
+  os.write(code, filters.program())
+  os.lseek(code, 0, os.SEEK_SET)
+  request['keep'], request['trusted'] = code, True
+  given = [request['bwrap'], '--seccomp', '3', '--die-with-parent']
+  given += ['--new-session', '--clearenv', '--hostname', 'sandbox']
+  for name, value in jail.environment().items():
+    given += ['--setenv', name, value]
+  for path in jail.programs():
+    for folder in reversed(pathlib.PurePath(path).parents[:-1]):
+      given += ['--perms', '0755', '--dir', str(folder)]
+    kind = '--symlink' if os.path.islink(path) else '--ro-bind'
+    given += [kind, os.readlink(path) if os.path.islink(path) else path, path]
+  for folder in (jail.TASK, jail.TEMPORARY):
+    given += ['--bind', place + folder, folder]
+  given += ['--proc', '/proc', '--dev', '/dev', '--chdir', jail.TASK]
+  for kind in ('pid', 'net', 'ipc', 'uts'):
+    given.append('--unshare-' + kind)
+  if uid is None:
+    given += ['--unshare-user', '--uid', str(jail.INSIDE_UID)]
+  else:  # root keeps just what it takes to become somebody else
+    for name in ('SETUID', 'SETGID', 'SETPCAP'):
+      given += ['--cap-add', f'CAP_{name}']
+    inner = [
+      *(request['setpriv'], '--reuid', str(uid), '--regid', str(uid)),
+      *('--clear-groups', '--no-new-privs', '--inh-caps=-all'),
+      *('--bounding-set=-all', '--', *inner),
+    ]
+  request['argv'] = [*given, '--', *inner]
+  request['environment'] = {'PATH': '/usr/bin:/bin'}
+
+
+def _report(request, connection, outcome: dict[str, Any], task: str) -> None:
+  """Sends what came of it."""
+  files, dropped = tree.read(task, request['tree_files'], request['tree_bytes'])
+  output = outcome.pop('output').decode('utf-8', 'replace')
+  _answer(
+    connection,
+    {
+      **outcome,
+      'output': output.replace(task, jail.TASK),
+      'files': files,
+      'dropped': dropped,
+    },
+  )
