@@ -25,7 +25,7 @@ def programs() -> list[str]:
   """What of the host is shown, read-only: programs, libraries, this Python."""
   shown = [path for path in PROGRAMS if os.path.lexists(path)]
   prefix = os.path.realpath(sys.base_prefix)
-  if not prefix.startswith('/usr/'):
+  if not (prefix + '/').startswith('/usr/'):
     shown.append(prefix)
   return shown
 

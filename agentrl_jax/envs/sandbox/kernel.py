@@ -135,11 +135,12 @@ def close_from(first: int) -> None:
 def children(pid: int) -> list[int]:
   """Children of a process; none where /proc is missing or it is gone."""
   found = []
-  for thread in pathlib.Path(f'/proc/{pid}/task').glob('*/children'):
-    try:
-      found += map(int, thread.read_text().split())
-    except OSError:
-      continue
+  try:
+    for thread in os.listdir(f'/proc/{pid}/task'):
+      at = pathlib.Path(f'/proc/{pid}/task/{thread}/children')
+      found += map(int, at.read_text().split())
+  except OSError:  # it ended meanwhile
+    pass
   return found
 
 
