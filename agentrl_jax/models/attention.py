@@ -9,24 +9,33 @@ _BLOCK = 128
 _MASKED = -1e30  # finite: a fully masked row gives no NaN
 
 
-def causal_biases(segment_ids: jax.Array) -> tuple[jax.Array, ...]:
+def causal_biases(
+  segment_ids: jax.Array, window: int = 0
+) -> tuple[jax.Array, ...]:
   """Returns what hides the future and other segments, a query block each.
 
-  They are the same in every layer, so that they are made once.
+  They are the same in every layer of a kind, so that they are made once.
 
   Args:
     segment_ids: [R, T] int32; a query sees keys of its own id only.
+    window: a query sees that many tokens, itself included; 0 = all before it.
 
   Returns:
-    For each block of Q queries that ends at E: [R, 1, 1, Q, E] float32.
+    For each block of Q queries that ends at E and sees keys from F on:
+    [R, 1, 1, Q, E - F] float32. Without a window F is 0.
   """
   length = segment_ids.shape[1]
   block = _BLOCK if length % _BLOCK == 0 else length
   biases = []
   for start in range(0, length, block):
     end = start + block
-    same = segment_ids[:, start:end, None] == segment_ids[:, None, :end]
-    past = jnp.arange(start, end)[:, None] >= jnp.arange(end)[None, :]
+    first = max(start - window + 1, 0) // block * block if window else 0
+    same = segment_ids[:, start:end, None] == segment_ids[:, None, first:end]
+    queries = jnp.arange(start, end)[:, None]
+    keys = jnp.arange(first, end)[None, :]
+    past = queries >= keys
+    if window:
+      past &= queries - keys < window
     biases.append(jnp.where(same & past[None], 0.0, _MASKED)[:, None, None])
   return tuple(biases)
 
@@ -52,15 +61,18 @@ def causal_attention(
   k, v = k.transpose(0, 2, 1, 3), v.transpose(0, 2, 1, 3)
   outputs, start = [], 0
   for bias in biases:
-    end = bias.shape[-1]
-    block = end - start
+    block, columns = bias.shape[-2:]
+    end = start + block
+    first = end - columns
     merged = (rows, num_kv, group * block)  # one matrix of queries a kv head
     part = q[:, :, :, start:end].reshape(*merged, head_dim)
-    scores = jnp.einsum('rkmc,rksc->rkms', part, k[:, :, :end])
-    scores = scores.astype(jnp.float32).reshape(rows, num_kv, group, block, end)
+    scores = jnp.einsum('rkmc,rksc->rkms', part, k[:, :, first:end])
+    scores = scores.astype(jnp.float32).reshape(
+      rows, num_kv, group, block, columns
+    )
     weights = jax.nn.softmax(scores + bias, axis=-1).astype(v.dtype)
-    weights = weights.reshape(*merged, end)
-    out = jnp.einsum('rkms,rksc->rkmc', weights, v[:, :, :end])
+    weights = weights.reshape(*merged, columns)
+    out = jnp.einsum('rkms,rksc->rkmc', weights, v[:, :, first:end])
     outputs.append(out.reshape(rows, num_kv, group, block, head_dim))
     start = end
   out = jnp.concatenate(outputs, axis=3).transpose(0, 3, 1, 2, 4)
@@ -68,7 +80,11 @@ def causal_attention(
 
 
 def cached_attention(
-  q: jax.Array, k: jax.Array, v: jax.Array, positions: jax.Array
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  positions: jax.Array,
+  window: int = 0,
 ) -> jax.Array:
   """Attends to cache columns up to each query's position.
 
@@ -78,6 +94,7 @@ def cached_attention(
       reads it along its vector axis, twice as fast on a CPU).
     v: [R, K, S, C].
     positions: [R, T] int32.
+    window: as in `causal_biases`; columns before it are kept and not seen.
 
   Returns:
     [R, T, H, C].
@@ -88,7 +105,10 @@ def cached_attention(
   q = (q * head_dim**-0.5).transpose(0, 2, 1, 3, 4)
   q = q.reshape(rows, num_kv, -1, head_dim)
   scores = jnp.einsum('rkmc,rkcs->rkms', q, k)
-  mask = jnp.arange(columns)[None, None] <= positions[..., None]  # [R, T, S]
+  places = jnp.arange(columns)[None, None]
+  mask = places <= positions[..., None]  # [R, T, S]
+  if window:
+    mask &= places > positions[..., None] - window
   group = num_heads // num_kv
   mask = jnp.repeat(mask, group, axis=1)[:, None]
   scores = jnp.where(mask, scores.astype(jnp.float32), _MASKED)

@@ -1,29 +1,50 @@
-"""Keys and values of contexts: one pair of arrays a layer, one row a slot."""
+"""Keys and values of contexts: one pair of arrays a layer, one row a slot.
+
+A decoder of experts may also note which of them each token used.
+"""
 
 import chex
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax.models import moe
 from agentrl_jax.models.config import ModelConfig
 
 
 @chex.dataclass(frozen=True)
 class Cache:
-  """Attributes: keys, values: L arrays [slots, K, C, S], [slots, K, S, C]."""
+  """Attributes: keys, values: L arrays [slots, K, C, S], [slots, K, S, C].
+
+  routes: [slots, S, L, k] int8 or int16, experts that the token of a column
+  was sent to; None where they are not recorded.
+  """
 
   keys: tuple[jax.Array, ...]
   values: tuple[jax.Array, ...]
+  routes: jax.Array | None = None
 
 
-def init(config: ModelConfig, num_slots: int, length: int) -> Cache:
-  """Returns an empty cache for `num_slots` contexts of `length` tokens."""
+def init(
+  config: ModelConfig, num_slots: int, length: int, *, routes: bool = False
+) -> Cache:
+  """Returns an empty cache for `num_slots` contexts of `length` tokens.
+
+  Args:
+    config: the shape.
+    num_slots, length: of the cache.
+    routes: record the experts that tokens use; nothing without experts.
+  """
   outer = (num_slots, config.num_kv_heads)
   layers = range(config.num_layers)
   keys, values = (
     tuple(jnp.zeros((*outer, *inner), config.dtype) for _ in layers)
     for inner in ((config.head_dim, length), (length, config.head_dim))
   )
-  return Cache(keys=keys, values=values)
+  noted = None
+  if routes and config.num_experts:
+    shape = (num_slots, length, config.num_layers, config.experts_per_token)
+    noted = jnp.full(shape, -1, moe.route_dtype(config.num_experts))
+  return Cache(keys=keys, values=values, routes=noted)
 
 
 def num_bytes(config: ModelConfig, num_slots: int, length: int) -> int:
@@ -50,5 +71,14 @@ def write_values(
 ) -> jax.Array:
   """As `write_keys`, into the layout of the values."""
   return array.at[slots[:, None], :, positions].set(
+    new.astype(array.dtype), mode='drop'
+  )
+
+
+def write_routes(
+  array: jax.Array, new: jax.Array, slots: jax.Array, positions: jax.Array
+) -> jax.Array:
+  """As `write_keys`: [R, T, L, k] into the layout of the routes."""
+  return array.at[slots[:, None], positions].set(
     new.astype(array.dtype), mode='drop'
   )

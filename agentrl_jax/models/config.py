@@ -2,10 +2,45 @@
 
 import dataclasses
 
+from agentrl_jax.models.lora import Lora
+
+
+@dataclasses.dataclass(frozen=True)
+class RopeScaling:
+  """How rotary angles are stretched for long contexts, in published words.
+
+  Attributes:
+    rope_type: 'linear', 'llama3' or 'yarn'.
+    factor: how much longer contexts become, >= 1.
+    original_max_position_embeddings: context of pretraining (llama3, yarn).
+    low_freq_factor, high_freq_factor: wavelengths above original / low are
+      stretched, those below original / high are kept (llama3).
+    attention_factor: of cos and sin; None = 0.1 ln(factor) + 1, or what
+      `mscale` and `mscale_all_dim` say where both are given (yarn).
+    beta_fast, beta_slow: rotations within the original context, between which
+      angles go from kept to stretched (yarn).
+    mscale, mscale_all_dim: see `attention_factor`.
+    truncate: round the dimensions of these borders outwards (yarn).
+  """
+
+  rope_type: str
+  factor: float
+  original_max_position_embeddings: int = 0
+  low_freq_factor: float = 1.0
+  high_freq_factor: float = 4.0
+  attention_factor: float | None = None
+  beta_fast: float = 32.0
+  beta_slow: float = 1.0
+  mscale: float = 0.0
+  mscale_all_dim: float = 0.0
+  truncate: bool = True
+
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-  """A Qwen3-style decoder; hashable, so that jit may take it as static.
+  """A pre-norm decoder; hashable, so that jit may take it as static.
+
+  The defaults are Qwen3's choices; docs/models.md says which families differ.
 
   Attributes:
     num_layers: decoder blocks L.
@@ -15,9 +50,26 @@ class ModelConfig:
     head_dim: C, even.
     d_ff: SwiGLU width F.
     vocab_size: V.
+    num_experts: E of every layer's feed-forward; 0 = one that all tokens use.
+    experts_per_token: k, that a token is sent to.
+    d_expert: width F of an expert; `d_ff` is then unused.
+    norm_topk: the k weights of a token are divided by their sum.
+    expert_compute: a name in `moe.EXPERTS`; the results are equal.
     rope_theta: rotary base.
+    rope_scaling: stretches the angles; None = plain.
+    rope_local_theta: rotary base of sliding layers, never stretched; 0 = as
+      the other layers.
     norm_epsilon: of every RMSNorm.
     qk_norm: RMSNorm over C on queries and keys.
+    qkv_bias: bias on queries, keys and values.
+    activation: of the gated feed-forward, a name in `layers.ACTIVATIONS`.
+    post_norms: RMSNorm also behind attention and feed-forward.
+    centered_norms: norms scale by 1 + weight.
+    scale_embeddings: embeddings are multiplied by √D.
+    query_scalar: scores are divided by its root; 0 = head_dim.
+    sliding_window: tokens that a sliding layer sees, itself included; 0 = no
+      layer slides.
+    sliding_layers: which layers slide, repeated up to L; () = all.
     tie_embeddings: the head is the transposed embedding table.
     embedding_std: of the embedding at initialisation.
     remat: what the backward pass recomputes, a name in `transformer.REMATS`:
@@ -26,6 +78,7 @@ class ModelConfig:
       a small model trains and the longer it compiles.
     value_head: a scalar of each hidden state, for estimators that need values;
       it is the learner's alone, a sampler has none.
+    lora: adapters beside the weights of the blocks, None = none.
     dtype: of activations and of published weights ('float32', 'bfloat16').
   """
 
@@ -36,15 +89,39 @@ class ModelConfig:
   head_dim: int
   d_ff: int
   vocab_size: int
+  num_experts: int = 0
+  experts_per_token: int = 0
+  d_expert: int = 0
+  norm_topk: bool = True
+  expert_compute: str = 'grouped'
   rope_theta: float = 1e6
+  rope_scaling: RopeScaling | None = None
+  rope_local_theta: float = 0.0
   norm_epsilon: float = 1e-6
   qk_norm: bool = True
+  qkv_bias: bool = False
+  activation: str = 'silu'
+  post_norms: bool = False
+  centered_norms: bool = False
+  scale_embeddings: bool = False
+  query_scalar: float = 0.0
+  sliding_window: int = 0
+  sliding_layers: tuple[bool, ...] = ()
   tie_embeddings: bool = False
   embedding_std: float = 0.02
   remat: str = 'none'
   scan_unroll: int = 1
   value_head: bool = False
+  lora: Lora | None = None
   dtype: str = 'float32'
+
+  @property
+  def slides(self) -> tuple[bool, ...]:
+    """Which of the L layers slide."""
+    if not self.sliding_window:
+      return (False,) * self.num_layers
+    pattern = self.sliding_layers or (True,)
+    return tuple(pattern[i % len(pattern)] for i in range(self.num_layers))
 
 
 # Shapes for `config.model.update(PRESETS[...])`; vocabulary and numerics are

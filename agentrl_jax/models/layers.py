@@ -1,7 +1,16 @@
 """Norm and feed-forward of a decoder block as functions of arrays."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
+
+from agentrl_jax.models import lora
+
+ACTIVATIONS = {
+  'silu': jax.nn.silu,
+  'gelu_tanh': functools.partial(jax.nn.gelu, approximate=True),
+}
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
@@ -12,9 +21,22 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
   return (y * scale).astype(x.dtype)
 
 
-def swiglu(x: jax.Array, layer: dict) -> jax.Array:
-  """Gated feed-forward [..., D] -> [..., D]."""
-  gate = jax.nn.silu(x @ layer['gate'].astype(x.dtype))
-  return (gate * (x @ layer['up'].astype(x.dtype))) @ layer['down'].astype(
-    x.dtype
-  )
+def gated_mlp(
+  x: jax.Array,
+  layer: dict,
+  adapters: lora.Lora | None = None,
+  *,
+  activation: str = 'silu',
+) -> jax.Array:
+  """Gated feed-forward [..., D] -> [..., D]: (f(x G) * (x U)) W.
+
+  Args:
+    x: [..., D].
+    layer: gate, up [D, F] and down [F, D].
+    adapters: beside them, if any.
+    activation: f, a name in `ACTIVATIONS`.
+  """
+  gate = lora.linear(adapters, layer, 'gate', x)
+  gate = ACTIVATIONS[activation](gate)
+  up = lora.linear(adapters, layer, 'up', x)
+  return lora.linear(adapters, layer, 'down', gate * up)

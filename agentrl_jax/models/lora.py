@@ -134,14 +134,15 @@ def adapters(params: Any) -> dict[str, Any]:
   return layers.get('lora', {}) if isinstance(layers, dict) else {}
 
 
-def merge(lora: Lora | None, params: dict) -> dict:
+def merge(lora: Lora | None, params: dict, dtype: Any = None) -> dict:
   """Returns params without adapters that are the same policy: W + s·A·B.
 
-  The sum is made in float32 and rounded once, to the type of W.
+  The sum is made in float32 and rounded once.
 
   Args:
     lora: of the policy; may be None where params have no adapters.
     params: layers stacked.
+    dtype: of the sums; None = that of W.
   """
   if not adapters(params):
     return params
@@ -152,7 +153,7 @@ def merge(lora: Lora | None, params: dict) -> dict:
     delta = jax.vmap(lambda a, b: jnp.tensordot(a, b, 1))(a, b)
     weight = layers[name]
     merged = weight.astype(jnp.float32) + lora.scale * delta
-    layers[name] = merged.astype(weight.dtype)
+    layers[name] = merged.astype(dtype or weight.dtype)
   return {**params, 'layers': layers}
 
 

@@ -11,6 +11,7 @@ import zlib
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax.models import lora as lora_lib
 from agentrl_jax.models.config import ModelConfig
 
 
@@ -32,29 +33,55 @@ def describe(config: ModelConfig) -> dict:
   down = 1 / math.sqrt(2 * n)  # residual branches add up over depth
 
   def block(shape, axes, fan_in, scale=1.0):
-    std = scale / math.sqrt(fan_in) if fan_in else 0.0
+    std = scale / math.sqrt(fan_in)
     return Weight((n, *shape), ('layers', *axes), std)
 
+  def norm(size):
+    return Weight((n, size), ('layers', None), 0.0, fill=1.0 - c.centered_norms)
+
+  def bias(heads, axis):
+    return Weight((n, heads, e), ('layers', axis, None), 0.0, fill=0.0)
+
   layers = {
-    'attention_norm': block((d,), (None,), 0),
+    'attention_norm': norm(d),
     'q': block((d, h, e), ('embed', 'heads', None), d),
     'k': block((d, k, e), ('embed', 'kv_heads', None), d),
     'v': block((d, k, e), ('embed', 'kv_heads', None), d),
     'o': block((h, e, d), ('heads', None, 'embed'), h * e, down),
-    'mlp_norm': block((d,), (None,), 0),
-    'gate': block((d, f), ('embed', 'mlp'), d),
-    'up': block((d, f), ('embed', 'mlp'), d),
-    'down': block((f, d), ('mlp', 'embed'), f, down),
+    'mlp_norm': norm(d),
   }
+  if c.num_experts:
+    n_e, f = c.num_experts, c.d_expert
+    layers |= {
+      'router': block((d, n_e), ('embed', None), d),
+      'expert_gate': block((n_e, d, f), ('experts', 'embed', 'mlp'), d),
+      'expert_up': block((n_e, d, f), ('experts', 'embed', 'mlp'), d),
+      'expert_down': block((n_e, f, d), ('experts', 'mlp', 'embed'), f, down),
+    }
+  else:
+    layers |= {
+      'gate': block((d, f), ('embed', 'mlp'), d),
+      'up': block((d, f), ('embed', 'mlp'), d),
+      'down': block((f, d), ('mlp', 'embed'), f, down),
+    }
   if c.qk_norm:
-    layers['q_norm'] = block((e,), (None,), 0)
-    layers['k_norm'] = block((e,), (None,), 0)
+    layers |= {'q_norm': norm(e), 'k_norm': norm(e)}
+  if c.post_norms:
+    layers |= {'attention_post_norm': norm(d), 'mlp_post_norm': norm(d)}
+  if c.qkv_bias:
+    layers |= {
+      'q_bias': bias(h, 'heads'),
+      'k_bias': bias(k, 'kv_heads'),
+      'v_bias': bias(k, 'kv_heads'),
+    }
+  if c.lora is not None:
+    layers['lora'] = lora_lib.describe(layers, c.lora)
   tree = {
     'embed': {
       'table': Weight((c.vocab_size, d), ('vocab', 'embed'), c.embedding_std)
     },
     'layers': layers,
-    'final_norm': Weight((d,), (None,), 0.0),
+    'final_norm': Weight((d,), (None,), 0.0, fill=1.0 - c.centered_norms),
   }
   if not c.tie_embeddings:
     std = 1 / math.sqrt(d)
@@ -77,14 +104,15 @@ def init(config: ModelConfig, key: jax.Array) -> dict:
   Each weight's key is folded from its path in the tree, so that adding one
   weight does not change another's values.
   """
+  return _draw_tree(describe(config), key)
 
+
+def _draw_tree(described: dict, key: jax.Array) -> dict:
   def one(path, weight):
     name = jax.tree_util.keystr(path, simple=True, separator='/')
     return _draw(jax.random.fold_in(key, zlib.crc32(name.encode())), weight)
 
-  return jax.tree_util.tree_map_with_path(
-    one, describe(config), is_leaf=_is_weight
-  )
+  return jax.tree_util.tree_map_with_path(one, described, is_leaf=_is_weight)
 
 
 def _draw(key, weight: Weight) -> jax.Array:
@@ -107,6 +135,12 @@ def with_value_head(config: ModelConfig, params: dict) -> dict:
     for name, weight in describe(config)['value'].items()
   }
   return {**params, 'value': head}
+
+
+def adapters(config: ModelConfig, key: jax.Array) -> dict:
+  """Draws the adapters that `init` draws with them: a partial tree."""
+  trained, _ = lora_lib.split(describe(config))
+  return _draw_tree({'layers': trained['layers']}, key)
 
 
 def policy(params: dict) -> dict:

@@ -4,12 +4,13 @@ One forward serves training (stacked layers, scanned), prefill, extension and
 decoding (layers unstacked by `params.unstack`, a cache argument).
 """
 
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from agentrl_jax.models import attention, heads, layers, rope
+from agentrl_jax.models import attention, heads, layers, lora, moe, rope
 from agentrl_jax.models import cache as cache_lib
 from agentrl_jax.models.config import ModelConfig
 
@@ -22,7 +23,13 @@ REMATS = {
 
 
 class Output(NamedTuple):
-  """hidden [R, T, D]; cache (None without one); aux: extra losses by name."""
+  """hidden [R, T, D]; cache (None without one); aux: what experts tell.
+
+  `aux` is {} with a cache or without experts. Else 'balance' [] float32, the
+  load-balance loss, a mean over layers; 'load' [L, E] float32, see `moe.load`;
+  'kept' [] float32, share of replayed choices that the router would repeat;
+  'routes' [R, T, L, k] int32. Tokens of segment 0 do not count.
+  """
 
   hidden: jax.Array
   cache: cache_lib.Cache | None
@@ -52,7 +59,8 @@ def hidden(
     segment_ids: [R, T] int32, only without a cache; default one segment.
     cache: keys and values of the past; columns are positions.
     slots: [R] int32 rows of the cache, all different; default 0..R-1.
-    routing: expert choices to replay; unused by dense decoders.
+    routing: [R, T, L, k] integers, expert choices to replay instead of the
+      router's, -1 = choose now; only without a cache, None = choose all.
 
   Returns:
     Output; with a cache, its hidden states see the cache after writing.
@@ -61,18 +69,21 @@ def hidden(
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
   dtype = jnp.dtype(config.dtype)
   x = params['embed']['table'][tokens].astype(dtype)
-  tables = rope.tables(positions, config.head_dim, config.rope_theta)
+  if config.scale_embeddings:  # √D is rounded to the dtype first, as published
+    x *= jnp.asarray(math.sqrt(config.d_model), dtype)
+  kinds = _kinds(config, positions)
   if cache is None:
     if segment_ids is None:
       segment_ids = jnp.ones_like(tokens)
-    x = _scan(config, params['layers'], x, tables, segment_ids)
+    x, aux = _scan(config, params['layers'], x, kinds, segment_ids, routing)
     new_cache = None
   else:
     x, new_cache = _cached(
-      config, params['layers'], x, tables, cache, slots, positions
+      config, params['layers'], x, kinds, cache, slots, positions
     )
-  x = layers.rms_norm(x, params['final_norm'], config.norm_epsilon)
-  return Output(x, new_cache, {})
+    aux = {}
+  x = _norm(config, x, params['final_norm'])
+  return Output(x, new_cache, aux)
 
 
 def forward(
@@ -83,54 +94,138 @@ def forward(
   return heads.logits(config, params, output.hidden), output.cache
 
 
-def _qkv(config, layer, x, tables):
-  y = layers.rms_norm(x, layer['attention_norm'], config.norm_epsilon)
-  q, k, v = (
-    jnp.einsum('rtd,dhc->rthc', y, layer[name].astype(y.dtype))
-    for name in ('q', 'k', 'v')
+class _Kind(NamedTuple):
+  """What layers of one kind share: rotary tables, window (0 = none)."""
+
+  tables: tuple[jax.Array, jax.Array]
+  window: int
+
+
+def _kinds(config, positions) -> dict[bool, _Kind]:
+  """Kinds of layers there are, by whether they slide."""
+  plain = rope.tables(
+    positions, config.head_dim, config.rope_theta, config.rope_scaling
   )
+  local = plain
+  if config.rope_local_theta and any(config.slides):
+    local = rope.tables(positions, config.head_dim, config.rope_local_theta)
+  kinds = {False: _Kind(plain, 0), True: _Kind(local, config.sliding_window)}
+  return {slides: kinds[slides] for slides in set(config.slides)}
+
+
+def _norm(config, x, scale):
+  if config.centered_norms:
+    scale = scale.astype(jnp.float32) + 1.0
+  return layers.rms_norm(x, scale, config.norm_epsilon)
+
+
+def _qkv(config, layer, x):
+  """Queries, keys and values [R, T, heads, C], not yet turned."""
+  y = _norm(config, x, layer['attention_norm'])
+  q, k, v = (
+    lora.linear(config.lora, layer, name, y) for name in ('q', 'k', 'v')
+  )
+  if config.qkv_bias:
+    q, k, v = (
+      z + layer[name][None, None].astype(z.dtype)
+      for z, name in ((q, 'q_bias'), (k, 'k_bias'), (v, 'v_bias'))
+    )
   if config.qk_norm:
-    q = layers.rms_norm(q, layer['q_norm'], config.norm_epsilon)
-    k = layers.rms_norm(k, layer['k_norm'], config.norm_epsilon)
-  return rope.rotate(q, *tables), rope.rotate(k, *tables), v
+    q, k = _norm(config, q, layer['q_norm']), _norm(config, k, layer['k_norm'])
+  if config.query_scalar:  # attention divides by the root of head_dim
+    q *= math.sqrt(config.head_dim / config.query_scalar)
+  return q, k, v
 
 
-def _rest(config, layer, x, attended):
-  x = x + jnp.einsum('rthc,hcd->rtd', attended, layer['o'].astype(x.dtype))
-  y = layers.rms_norm(x, layer['mlp_norm'], config.norm_epsilon)
-  return x + layers.swiglu(y, layer)
+def _rest(config, layer, x, attended, real, replay=None):
+  """What follows attention, and what its experts tell (None without)."""
+  y = lora.linear(config.lora, layer, 'o', attended)
+  if config.post_norms:
+    y = _norm(config, y, layer['attention_post_norm'])
+  x = x + y
+  y = _norm(config, x, layer['mlp_norm'])
+  told = None
+  if config.num_experts:
+    told = moe.block(config, layer, y, real, replay)
+    y, told = told.out, told._replace(out=None)
+  else:
+    y = layers.gated_mlp(y, layer, config.lora, activation=config.activation)
+  if config.post_norms:
+    y = _norm(config, y, layer['mlp_post_norm'])
+  return x + y, told
 
 
-def _scan(config, stacked, x, tables, segment_ids):
-  biases = attention.causal_biases(segment_ids)
+def _scan(config, stacked, x, kinds, segment_ids, routing):
+  def attend(kind):
+    biases = attention.causal_biases(segment_ids, kind.window)
 
-  def block(x, layer):
-    q, k, v = _qkv(config, layer, x, tables)
-    attended = attention.causal_attention(q, k, v, biases)
-    return _rest(config, layer, x, attended), None
+    def apply(q, k, v):
+      q, k = rope.rotate(q, *kind.tables), rope.rotate(k, *kind.tables)
+      return attention.causal_attention(q, k, v, biases)
 
+    return apply
+
+  by_kind = {slides: attend(kind) for slides, kind in kinds.items()}
+  (only, *others) = by_kind.values()
+
+  real = segment_ids > 0
+
+  def block(x, scanned):
+    layer, slides, replay = scanned
+    q, k, v = _qkv(config, layer, x)
+    if others:
+      attended = jax.lax.cond(slides, by_kind[True], by_kind[False], q, k, v)
+    else:
+      attended = only(q, k, v)
+    return _rest(config, layer, x, attended, real, replay)
+
+  slides = jnp.array(config.slides) if others else None
   if config.remat != 'none':
     policy = REMATS[config.remat]
     block = jax.checkpoint(block, prevent_cse=False, policy=policy)
-  return jax.lax.scan(block, x, stacked, unroll=config.scan_unroll)[0]
+  replay = None if routing is None else jnp.moveaxis(routing, 2, 0)
+  x, told = jax.lax.scan(
+    block, x, (stacked, slides, replay), unroll=config.scan_unroll
+  )
+  if told is None:
+    return x, {}
+  aux = {
+    'balance': told.balance.mean(),
+    'load': told.load,
+    'kept': told.kept.mean(),
+    'routes': jnp.moveaxis(told.choices, 0, 2),
+  }
+  return x, aux
 
 
-def _cached(config, unstacked, x, tables, cache, slots, positions):
-  keys, values = [], []
+def _cached(config, unstacked, x, kinds, cache, slots, positions):
+  keys, values, choices = [], [], []
+  real = positions < cache.values[0].shape[2]
   whole = slots is None
   if whole:
     slots = jnp.arange(x.shape[0])
-  for layer, k_cache, v_cache in zip(
-    unstacked, cache.keys, cache.values, strict=True
+  for layer, slides, k_cache, v_cache in zip(
+    unstacked, config.slides, cache.keys, cache.values, strict=True
   ):
-    q, k, v = _qkv(config, layer, x, tables)
+    kind = kinds[slides]
+    q, k, v = _qkv(config, layer, x)
+    q, k = rope.rotate(q, *kind.tables), rope.rotate(k, *kind.tables)
     k_cache = cache_lib.write_keys(k_cache, k, slots, positions)
     v_cache = cache_lib.write_values(v_cache, v, slots, positions)
     k_rows, v_rows = (
       (k_cache, v_cache) if whole else (k_cache[slots], v_cache[slots])
     )
-    attended = attention.cached_attention(q, k_rows, v_rows, positions)
-    x = _rest(config, layer, x, attended)
+    attended = attention.cached_attention(
+      q, k_rows, v_rows, positions, kind.window
+    )
+    x, told = _rest(config, layer, x, attended, real)
     keys.append(k_cache)
     values.append(v_cache)
-  return x, cache_lib.Cache(keys=tuple(keys), values=tuple(values))
+    choices.append(told and told.choices)
+  routes = cache.routes
+  if routes is not None:
+    new = jnp.stack(choices, axis=2)
+    routes = cache_lib.write_routes(routes, new, slots, positions)
+  return x, cache_lib.Cache(
+    keys=tuple(keys), values=tuple(values), routes=routes
+  )

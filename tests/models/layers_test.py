@@ -21,12 +21,12 @@ def test_rms_norm_is_taken_in_float32():
   np.testing.assert_allclose(out, 1.0, rtol=1e-3)
 
 
-def test_swiglu_by_hand():
+def test_gated_mlp_by_hand():
   layer = {
     'gate': jnp.array([[1.0, 0.0]]),
     'up': jnp.array([[3.0, 5.0]]),
     'down': jnp.array([[2.0], [7.0]]),
   }
   # x = 1: silu(1) * 3 * 2 + silu(0) * ... = 6 / (1 + e^-1)
-  out = layers.swiglu(jnp.ones((1, 1)), layer)
+  out = layers.gated_mlp(jnp.ones((1, 1)), layer)
   np.testing.assert_allclose(out, [[6 / (1 + np.exp(-1))]], rtol=1e-6)
