@@ -1,5 +1,6 @@
 """Are trajectories what they claim to be? Checks of host records, no jax."""
 
+import collections
 import math
 from collections.abc import Callable, Iterator, Sequence
 
@@ -99,11 +100,11 @@ def prefix(
   """
   if heard is None or not heard.streams:
     return findings.skipped('prefix', 'nobody listened to the sampler')
-  seen: dict[tuple[int, ...], list[bool]] = {
-    tuple(stream.tokens[:end]): stream.sampled[:end]
-    for stream in heard.streams
-    for end in _pauses(stream.sampled)
-  }
+  # What one drew another may have seen as history: equal tokens, other masks.
+  seen: dict[tuple[int, ...], list[list[bool]]] = collections.defaultdict(list)
+  for stream in heard.streams:
+    for end in _pauses(stream.sampled):
+      seen[tuple(stream.tokens[:end])].append(stream.sampled[:end])
   faults, count = [], 0
   for b, trajectory in enumerate(trajectories):
     if not trajectory.stop_reason.trainable:
@@ -116,9 +117,14 @@ def prefix(
         # Found once: a comparison with every stream takes its time.
         at = '?' if faults else _longest(context.tokens, seen)
         faults.append(f'{where}: from token {at} on the sampler saw another')
-      elif any(m and not d for m, d in zip(context.sampled_mask, drawn)):
+      elif not any(_within(context.sampled_mask, mask) for mask in drawn):
         faults.append(f'{where}: counts tokens as sampled that were not drawn')
   return findings.of('prefix', faults, f'{count} contexts')
+
+
+def _within(sampled, drawn):
+  """Whether all that counts as sampled was drawn."""
+  return all(d or not m for m, d in zip(sampled, drawn))
 
 
 def _pauses(sampled):

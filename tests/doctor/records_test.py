@@ -51,6 +51,9 @@ def test_the_context_is_what_the_sampler_saw():
   fewer = (context.tokens, [False] * 5 + [False] + [True] * 2)
   finding = records.prefix([TRAJECTORY], heard(fewer))
   assert 'that were not drawn' in finding.detail
+  # Another episode may have had as history what this one drew.
+  for both in ((same, fewer), (fewer, same)):
+    assert records.prefix([TRAJECTORY], heard(*both)).status is GOOD
   assert records.prefix([TRAJECTORY], None).status not in (GOOD, BAD)
 
 
