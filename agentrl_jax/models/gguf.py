@@ -43,6 +43,9 @@ NAMES = {
   ('layers', 'k'): Name(_BLOCK + 'attn_k.weight', 1, paired=True),
   ('layers', 'v'): Name(_BLOCK + 'attn_v.weight', 1),
   ('layers', 'o'): Name(_BLOCK + 'attn_output.weight', 2),
+  ('layers', 'q_bias'): Name(_BLOCK + 'attn_q.bias'),
+  ('layers', 'k_bias'): Name(_BLOCK + 'attn_k.bias'),
+  ('layers', 'v_bias'): Name(_BLOCK + 'attn_v.bias'),
   ('layers', 'q_norm'): Name(_BLOCK + 'attn_q_norm.weight'),
   ('layers', 'k_norm'): Name(_BLOCK + 'attn_k_norm.weight'),
   ('layers', 'mlp_norm'): Name(_BLOCK + 'ffn_norm.weight'),
@@ -55,7 +58,7 @@ NAMES = {
 
 # general.architecture -> whether rotary pairs lie side by side, as in the
 # first Llama's own code, and not in two halves.
-PAIRED = {'llama': True, 'qwen3': False}
+PAIRED = {'llama': True, 'qwen2': False, 'qwen3': False}
 
 # Metadata (after the architecture) -> field of config.json.
 _FIELDS = {
@@ -119,7 +122,7 @@ def load(
   reader = _open(path)
   metadata = _metadata(reader)
   tensors = {tensor.name: tensor for tensor in reader.tensors}
-  config = read_config(metadata, tied='output.weight' not in tensors, at=path)
+  config, spec = _described(metadata, tensors, path)
   config = dataclasses.replace(config, dtype=np.dtype(dtype).name)
   _check_names(tensors, config, path)
   paired = PAIRED[metadata['general.architecture']]
@@ -131,7 +134,26 @@ def load(
     for key in keys[:-1]:
       branch = branch.setdefault(key, {})
     branch[keys[-1]] = placed
-  return config, params, gguf_tokenizer.read(metadata, at=path)
+  return config, params, spec
+
+
+def describe(
+  path: str | pathlib.Path,
+) -> tuple[ModelConfig, gguf_tokenizer.TokenizerSpec]:
+  """Reads shape and tokenizer of a model file, and no weight.
+
+  Raises:
+    ValueError: as `load`.
+  """
+  path = find(str(path))
+  reader = _open(path)
+  names = {tensor.name for tensor in reader.tensors}
+  return _described(_metadata(reader), names, path)
+
+
+def _described(metadata, tensors, path):
+  config = read_config(metadata, tied='output.weight' not in tensors, at=path)
+  return config, gguf_tokenizer.read(metadata, at=path)
 
 
 def read_config(
@@ -291,6 +313,8 @@ def _ours(tensor, name: Name, shape: tuple, paired: bool) -> np.ndarray:
   if name.inputs:
     inputs, outputs = shape[: name.inputs], shape[name.inputs :]
     there = math.prod(outputs), math.prod(inputs)
+  elif name.path.endswith('bias'):
+    there = (math.prod(shape),)
   stored = tuple(int(n) for n in tensor.shape[::-1])
   if stored != there:
     raise ValueError(
