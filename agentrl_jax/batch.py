@@ -46,6 +46,8 @@ class TokenBatch:
     versions: [R, T] int32, policy version at sampling, -1 where not sampled.
     row_trajectory: [R, T] int32, trajectory index, -1 where padded.
     row_turn: [R, T] int32, turn index, -1 where the token is in no turn.
+    routes: [R, T, L, k] int8 or int16, experts that the sampler used for the
+      token in L layers, -1 = not known; None if it recorded none.
   """
 
   tokens: chex.Array
@@ -58,3 +60,4 @@ class TokenBatch:
   versions: chex.Array
   row_trajectory: chex.Array
   row_turn: chex.Array
+  routes: chex.Array | None = None

@@ -138,16 +138,31 @@ class Turn:
 
 
 @dataclasses.dataclass(frozen=True)
+class Routes:
+  """Experts that a context's tokens used when it was sampled.
+
+  `data` are the bytes of an array of `shape` (tokens, layers, choices) and
+  `dtype`, a NumPy name; -1 where a token was never the model's input.
+  """
+
+  shape: tuple[int, int, int]
+  dtype: str
+  data: bytes
+
+
+@dataclasses.dataclass(frozen=True)
 class Context:
   """One token stream; all fields have the same length.
 
   `logprobs` and `versions` are those at sampling, 0 and -1 where not sampled.
+  `routes` is None where the sampler recorded none.
   """
 
   tokens: tuple[int, ...]
   sampled_mask: tuple[bool, ...]
   logprobs: tuple[float, ...]
   versions: tuple[int, ...]
+  routes: Routes | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -49,7 +49,22 @@ def update_metrics(
     row['value/loss'] = sums['value'] / count
   if 'correction_ratio' in sums:
     row |= _off_policy(sums, tokens)
+  if 'expert_tokens' in sums:
+    row |= _experts(sums, measured)
   return row
+
+
+def _experts(
+  sums: Mapping[str, float], measured: Sequence[Metrics]
+) -> dict[str, float]:
+  """How evenly experts are used, and how far the router has moved."""
+  count = max(sums['expert_tokens'], 1.0)
+  return {
+    'experts/balance_loss': sums['expert_balance'] / count,
+    'experts/load_max': max(float(m.maxima['expert_load']) for m in measured),
+    'experts/idle_share': sums['expert_idle'] / count,
+    'experts/rerouted': 1 - sums['expert_kept'] / count,
+  }
 
 
 def _off_policy(sums: Mapping[str, float], tokens: float) -> dict[str, float]:

@@ -53,6 +53,7 @@ class ModelConfig:
     num_experts: E of every layer's feed-forward; 0 = one that all tokens use.
     experts_per_token: k, that a token is sent to.
     d_expert: width F of an expert; `d_ff` is then unused.
+    balance_coef: of the load-balance loss, see `moe.balance_loss`.
     norm_topk: the k weights of a token are divided by their sum.
     expert_compute: a name in `moe.EXPERTS`; the results are equal.
     rope_theta: rotary base.
@@ -93,6 +94,7 @@ class ModelConfig:
   experts_per_token: int = 0
   d_expert: int = 0
   norm_topk: bool = True
+  balance_coef: float = 0.001
   expert_compute: str = 'grouped'
   rope_theta: float = 1e6
   rope_scaling: RopeScaling | None = None

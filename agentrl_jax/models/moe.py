@@ -180,6 +180,11 @@ def ragged(
 EXPERTS = {'dense': dense, 'grouped': grouped, 'ragged': ragged}
 
 
+def fastest(backend: str) -> str:
+  """Returns the name in `EXPERTS` for 'cpu', 'gpu' or 'tpu'."""
+  return 'grouped' if backend == 'cpu' else 'ragged'
+
+
 class Block(NamedTuple):
   """What a layer's experts gave.
 

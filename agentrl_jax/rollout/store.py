@@ -6,6 +6,7 @@ credit assignment added: per turn `advantage` and `anchor`. Numbers are exact:
 killed run leaves whole files only.
 """
 
+import base64
 import dataclasses
 import json
 import os
@@ -124,7 +125,7 @@ def dumps(record: Record) -> str:
       'info': trajectory.info,
       'prompt': [_message(message) for message in trajectory.prompt],
       'turns': turns,
-      'contexts': [_fields(context) for context in trajectory.contexts],
+      'contexts': [_context(context) for context in trajectory.contexts],
     },
     ensure_ascii=False,
     separators=(',', ':'),
@@ -141,10 +142,7 @@ def loads(line: str) -> Record:
     sample=data['sample'],
     prompt=_messages(data['prompt']),
     turns=tuple(_read_turn(turn) for turn in turns),
-    contexts=tuple(
-      types.Context(**{key: tuple(value) for key, value in context.items()})
-      for context in data['contexts']
-    ),
+    contexts=tuple(_read_context(context) for context in data['contexts']),
     stop_reason=types.StopReason(data['stop_reason']),
     rewards={key: tuple(value) for key, value in data['rewards'].items()},
     info=data['info'],
@@ -170,6 +168,27 @@ def _fields(record: Any) -> dict[str, Any]:
     field.name: getattr(record, field.name)
     for field in dataclasses.fields(record)
   }
+
+
+def _context(context: types.Context) -> dict[str, Any]:
+  data = _fields(context)
+  routes = data.pop('routes')
+  if routes is not None:
+    text = base64.b64encode(routes.data).decode('ascii')
+    data['routes'] = {**_fields(routes), 'data': text}
+  return data
+
+
+def _read_context(data: Mapping[str, Any]) -> types.Context:
+  fields = {k: tuple(v) for k, v in data.items() if k != 'routes'}
+  if 'routes' in data:
+    given = data['routes']
+    fields['routes'] = types.Routes(
+      shape=tuple(given['shape']),
+      dtype=given['dtype'],
+      data=base64.b64decode(given['data']),
+    )
+  return types.Context(**fields)
 
 
 def _message(message: types.Message) -> dict[str, Any]:

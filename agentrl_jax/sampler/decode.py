@@ -68,13 +68,21 @@ class Extension:
 
 
 def init(
-  config: ModelConfig, num_slots: int, length: int, max_turn_tokens: int
+  config: ModelConfig,
+  num_slots: int,
+  length: int,
+  max_turn_tokens: int,
+  *,
+  routes: bool = False,
 ) -> State:
-  """Returns empty slots for contexts of `length` tokens."""
+  """Returns empty slots for contexts of `length` tokens.
+
+  With `routes`, the cache also records the experts that tokens use.
+  """
   ints = jnp.zeros((num_slots,), jnp.int32)
   wide = (num_slots, max_turn_tokens)
   return State(
-    cache=cache_lib.init(config, num_slots, length),
+    cache=cache_lib.init(config, num_slots, length, routes=routes),
     length=ints,
     last_token=jnp.copy(ints),
     live=jnp.zeros((num_slots,), bool),

@@ -21,13 +21,18 @@ from agentrl_jax.sampler import decode as decode_lib
 
 @dataclasses.dataclass(frozen=True)
 class Completion:
-  """Tokens of a finished turn, end token included when it was sampled."""
+  """Tokens of a finished turn, end token included when it was sampled.
+
+  `routes` [n, L, k] are the experts that the tokens in the cache used, those of
+  the whole context but for the last one sampled; None where none are recorded.
+  """
 
   slot: int
   tokens: tuple[int, ...]
   logprobs: tuple[float, ...]
   stopped: bool  # by an end token; otherwise by budget or a full context
   version: int = -1
+  routes: np.ndarray | None = None
 
 
 @dataclasses.dataclass
@@ -53,6 +58,7 @@ class Counters:
   extend_calls: int = 0
   extend_tokens: int = 0
   sampled_tokens: int = 0
+  published_bytes: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,6 +94,7 @@ class Programs:
 
   extend: Program
   decode: Program
+  routes: Program  # of one slot
   stop_ids: tuple[int, ...]
   shape: Shape
 
@@ -103,6 +110,7 @@ class _Result:
   tokens: np.ndarray
   logprobs: np.ndarray
   used: np.ndarray | None  # counters of a decode call
+  routes: dict[int, np.ndarray]  # by slot, of turns that ended
 
 
 class Lane:
@@ -155,7 +163,13 @@ class Lane:
       limits = (np.int32(steps), np.int32(stop_below))
     if batch is not None or limits is not None:
       self.call = self._thread.submit(
-        _run, self._programs, params, self._state, batch, limits
+        _run,
+        self._programs,
+        params,
+        self._state,
+        batch,
+        limits,
+        self._in_turn.copy(),
       )
 
   def finish(self, counters: Counters) -> list[Completion]:
@@ -181,6 +195,7 @@ class Lane:
           tokens=ids,
           logprobs=tuple(result.logprobs[slot, :n].tolist()),
           stopped=ids[-1] in self._programs.stop_ids,
+          routes=result.routes.get(slot),
         )
       )
     return done
@@ -234,6 +249,7 @@ def _run(
   state: decode_lib.State,
   batch: decode_lib.Extension | None,
   limits: tuple[np.int32, np.int32] | None,
+  in_turn: np.ndarray,
 ) -> _Result:
   """Extends and decodes, as given, and reads the outcome."""
   used = None
@@ -244,7 +260,12 @@ def _run(
   fetched = jax.device_get(
     (state.live, state.count, state.length, state.tokens, state.logprobs, used)
   )
-  return _Result(state, *fetched)
+  ended, routes = np.flatnonzero(in_turn & ~fetched[0]).tolist(), {}
+  if state.cache.routes is not None:
+    for slot in ended:
+      row = programs.routes(state.cache.routes, np.int32(slot))
+      routes[slot] = np.asarray(row)[: fetched[2][slot]]
+  return _Result(state, *fetched, routes)
 
 
 def _empty_extension(
