@@ -94,9 +94,9 @@ class Programs:
 
   extend: Program
   decode: Program
-  routes: Program  # of one slot
   stop_ids: tuple[int, ...]
   shape: Shape
+  routes: Program | None = None  # of one slot, where the cache has any
 
 
 @dataclasses.dataclass(frozen=True)
