@@ -1,5 +1,6 @@
 """From a config to the parts of a run: the one place that reads both."""
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -13,19 +14,18 @@ import ml_collections
 import numpy as np
 
 from agentrl_jax import (
+  adapters,
   advantages,
-  checkpoint,
   envs,
   losses,
+  pretrained,
   rewards,
-  rng,
   sharding,
   tables,
   validation,
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
-from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.breaker import Breaker
@@ -72,6 +72,10 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     out.append(f'config.env.options: {e}')
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
   ids, mask = (jax.ShapeDtypeStruct((1, 2), t) for t in (np.int32, np.bool_))
+  out += adapters.faults(config)
+  out += pretrained.faults(
+    config.model.to_dict(), config_lib.default().model.to_dict()
+  )
   out += _advantage_faults(config.advantage)
   sequences = {'turn': ids, 'sequence': ids}
   for part in filter(validation.is_correction, config.loss.correction):
@@ -136,12 +140,34 @@ def _table_entry(table, name):
 def model_config(
   config: ml_collections.ConfigDict, vocab_size: int
 ) -> ModelConfig:
-  """Returns the policy's shape; dtype 'auto' is float32 on a CPU."""
+  """Returns the policy's shape; dtype 'auto' is float32 on a CPU.
+
+  Weights of somebody else bring their shape and their vocabulary.
+
+  Raises:
+    ConfigError: their vocabulary is smaller than the tokenizer's.
+  """
   fields = config.model.to_dict()
+  weights = fields.pop('weights')
   if fields['dtype'] == 'auto':
     on_cpu = jax.default_backend() == 'cpu'
     fields['dtype'] = 'float32' if on_cpu else 'bfloat16'
-  return ModelConfig(vocab_size=vocab_size, **fields)
+  fields['lora'] = adapters.of_config(config)
+  if not weights:
+    return ModelConfig(vocab_size=vocab_size, **fields)
+  theirs = pretrained.shape(weights)
+  if theirs.vocab_size < vocab_size:
+    raise config_lib.ConfigError(
+      [
+        f'config.model.weights={weights}: they know {theirs.vocab_size} '
+        f'tokens, the tokenizer has {vocab_size}; set config.text.tokenizer to '
+        'the one that belongs to them'
+      ]
+    )
+  how = {
+    name: fields[name] for name in (*pretrained.HOW, 'lora') if name in fields
+  }
+  return dataclasses.replace(theirs, **how)
 
 
 def env_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -168,14 +194,18 @@ def language(config: ml_collections.ConfigDict) -> Language:
   """Loads the tokenizer, or trains it on the environment's own text.
 
   It depends on the environment and on `config.text`, not on the run's seed:
-  runs of a study share it. Weights of another run come with its tokenizer.
+  runs of a study share it. Weights of another run, or of somebody else, come
+  with their tokenizer.
   """
   inherited = pathlib.Path(config.init_from, 'tokenizer')
+  tokenizer = None
   if config.text.tokenizer:
     tokenizer = tokenizer_lib.load(config.text.tokenizer)
   elif config.init_from and inherited.is_dir():
     tokenizer = tokenizer_lib.load(inherited)
-  else:
+  elif config.model.weights:
+    tokenizer = pretrained.tokenizer(config.model.weights)
+  if tokenizer is None:
     records = demonstrations(config)
     count = min(_TOKENIZER_TEXTS, len(records))
     style = config.text.style
@@ -255,6 +285,7 @@ def engine(
     stop_ids=templates.stop_ids(lang.tokenizer, lang.style),
     top_p=config.rollout.top_p,
     top_k=config.rollout.top_k,
+    adapters=config.lora.publish,
   )
 
 
@@ -281,55 +312,6 @@ def collector(
     episode_deadline_s=config.rollout.episode_deadline_s,
     breaker=breaker(config),
     should_stop=should_stop,
-  )
-
-
-def first_params(
-  config: ml_collections.ConfigDict, model: ModelConfig, mesh: jax.sharding.Mesh
-) -> Any:
-  """Returns the weights to begin with: drawn by the seed, or of `init_from`."""
-  if config.init_from:
-    return saved_params(config.init_from, model, mesh)
-  placed = jax.tree.map(lambda x: x.sharding, abstract_params(model, mesh))
-  init = jax.jit(
-    functools.partial(params_lib.init, model), out_shardings=placed
-  )
-  return init(rng.stream(config.seed, 'init'))
-
-
-def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
-  """Returns the weights of a run's last checkpoint, placed on the mesh.
-
-  Raises:
-    ConfigError: no checkpoint there, or of another shape.
-  """
-  directory = pathlib.Path(run) / 'checkpoints'
-  saved = checkpoint.Checkpoints(str(directory), keep=1, read_only=True)
-  if saved.latest is None:
-    saved.close()
-    raise _no_weights(run, 'no whole checkpoint in it')
-  like = abstract_params(model, mesh)
-  try:
-    return saved.restore_part(saved.latest, {'params': like})['params']
-  except (KeyError, TypeError, ValueError) as e:
-    reason = f'weights of another model: {str(e).splitlines()[0]}'
-    raise _no_weights(run, reason) from e
-  finally:
-    saved.close()
-
-
-def _no_weights(run: str, reason: str) -> config_lib.ConfigError:
-  return config_lib.ConfigError([f'config.init_from={run}: {reason}'])
-
-
-def abstract_params(model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
-  """Returns shapes and shardings of the weights."""
-  shapes = params_lib.abstract(model)
-  placed = sharding.shardings(params_lib.logical_axes(model), shapes, mesh)
-  return jax.tree.map(
-    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
-    shapes,
-    placed,
   )
 
 

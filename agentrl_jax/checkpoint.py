@@ -121,6 +121,11 @@ class Checkpoints:
       ) from e
     return restored['state'], dict(restored['meta'])
 
+  def meta(self, step: int) -> dict[str, Any]:
+    """Returns the JSON of a checkpoint."""
+    asked = ocp.args.Composite(meta=ocp.args.JsonRestore())
+    return dict(self._manager.restore(step, args=asked)['meta'])
+
   def restore_part(self, step: int, like: Mapping[str, Any]) -> dict[str, Any]:
     """Returns some fields of a saved state, e.g. like={'params': shapes}.
 

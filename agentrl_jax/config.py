@@ -102,6 +102,18 @@ def _policy_fields():
       remat='none',  # none | block | dots: recomputed in the backward pass
       scan_unroll=3,  # layers of one step of the learner's scan
       dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
+      # To begin with, and their shape: a Hugging Face directory, a GGUF file,
+      # or 'PACKAGE:NAME' of one in a package; '' = drawn by the seed.
+      weights='',
+    ),
+    lora=dict(
+      rank=0,  # of adapters, the base being frozen; 0 = none, all is trained
+      alpha=16.0,  # they count alpha / rank times, > 0
+      targets=('q', 'k', 'v', 'o', 'gate', 'up', 'down'),  # matrices of blocks
+      adapter='',  # PEFT directory to begin with; '' = A drawn, B zero
+      sft=False,  # fine-tuning trains adapters too, not all weights
+      publish='merged',  # merged | beside: how the sampler holds them
+      base_dtype='auto',  # of frozen weights; auto: as activations
     ),
     sft=dict(
       steps=0,  # updates of supervised fine-tuning; 0 = none

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from agentrl_jax import assembly, checkpoint
+from agentrl_jax import assembly, checkpoint, weights
 from agentrl_jax import config as config_lib
 from agentrl_jax.rollout import evaluation, store
 from agentrl_jax.rollout.episode import Language
@@ -91,7 +91,6 @@ def _weights(directory, which, model, mesh):
         f'{directory} has no checkpoint {which!r}: give last, best or one of '
         f'{saved.steps}'
       )
-    like = {'params': assembly.abstract_params(model, mesh)}
-    return step, saved.restore_part(step, like)['params']
+    return step, weights.restored(saved, step, directory, model, mesh)
   finally:
     saved.close()

@@ -17,6 +17,7 @@ import numpy as np
 
 from agentrl_jax import (
   __version__,
+  adapters,
   assembly,
   checkpoint,
   data,
@@ -25,6 +26,7 @@ from agentrl_jax import (
 )
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective, optimizer, step
+from agentrl_jax.models import lora
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import collate, loop
 from agentrl_jax.rollout.episode import Language
@@ -71,6 +73,7 @@ def identity(
       model=c.model.to_dict(),
       sft=c.sft.to_dict(),
       row_length=c.train.row_length,
+      lora=c.lora.to_dict() if c.lora.sft else {},
       devices=[c.mesh.to_dict(), jax.default_backend(), runtime.num_cores()],
     )
   )
@@ -89,6 +92,9 @@ def run(
 ) -> Any:
   """Fine-tunes `params` (not donated) and returns the new weights.
 
+  With `lora.sft` adapters are trained and the base stays as it is; without,
+  all weights are, whatever adapters come after.
+
   Writes `WORKDIR/sft.jsonl`; checkpoints lie in `WORKDIR/sft` until the result
   is in the cache.
 
@@ -96,6 +102,11 @@ def run(
     loop.Interrupted: `stop` said so; the state was saved.
   """
   work = pathlib.Path(workdir)
+  if config.lora.sft:
+    params = adapters.attach(config, model, params, mesh)
+  else:
+    model = dataclasses.replace(model, lora=None)
+  trained, frozen = lora.split(params)
   display.stage('generating demonstrations')
   records = assembly.demonstrations(config)
   name = identity(config, records.directory.name, language.tokenizer, params)
@@ -117,7 +128,7 @@ def run(
   # Always from the cache: a resumed run and its siblings read the same bytes.
   shutil.copy(cached / 'sft.jsonl', work / 'sft.jsonl.tmp')
   (work / 'sft.jsonl.tmp').replace(work / 'sft.jsonl')
-  return checkpoint.read_tree(f'{cached}/params', params)
+  return lora.join(checkpoint.read_tree(f'{cached}/params', trained), frozen)
 
 
 def _train(

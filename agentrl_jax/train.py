@@ -12,6 +12,7 @@ import jax
 import ml_collections
 
 from agentrl_jax import (
+  adapters,
   assembly,
   checkpoint,
   losses,
@@ -99,8 +100,11 @@ class Trainer:
       parts.model, parts.mesh, c.rollout.temperature
     )
     needs_reference = c.loss.kl_coef or self._assign.needs_reference
+    params = adapters.attach(c, model, params, parts.mesh)
+    # Its adapters are as they were at the start; the base is not held twice.
     self._reference = params if needs_reference else None
     self.state = self._learner.create(params_lib.with_value_head(model, params))
+    self._base = adapters.keep(c, workdir, params)
     self._next_task = 0  # its place in the order of the run
     self.writer = metrics.Writer(
       workdir, tensorboard=c.log.tensorboard, start=start
@@ -304,7 +308,7 @@ class Trainer:
 
   def _questions(self) -> dict[str, updates_lib.Question]:
     """What the config needs to know of the sampled tokens."""
-    scorer, params, out = self._scorer, self.state.params, {}
+    scorer, params, out = self._scorer, self._params, {}
     if self._reference is not None:
       out['reference_logprobs'] = functools.partial(
         scorer.logprobs, self._reference
@@ -355,7 +359,7 @@ class Trainer:
       return extras
     extras = [{**extra, 'version': self.state.updates} for extra in extras]
     if self.config.loss.proximal == 'latest':
-      scored = self._scorer.logprobs(self.state.params, batches)
+      scored = self._scorer.logprobs(self._params, batches)
       for extra, logprobs in zip(extras, scored, strict=True):
         extra['proximal_logprobs'] = logprobs
     return extras
@@ -367,15 +371,20 @@ class Trainer:
       return {}
     return dependence.measure(
       _flat(groups),
-      functools.partial(self._scorer.logprobs, self.state.params),
+      functools.partial(self._scorer.logprobs, self._params),
       num_tasks=c.watch.tasks,
       row_length=c.train.row_length,
       num_rows=c.train.rows,
     )
 
+  @property
+  def _params(self) -> Any:
+    """The whole policy: what is trained and what is frozen."""
+    return self._learner.policy(self.state)
+
   def _publish(self) -> bool:
-    params, version = self.state.params, int(self.state.updates)
-    params = params_lib.policy(params)
+    version = int(self.state.updates)
+    params = params_lib.policy(self._params)
     return self.parts.collector.engine.publish(params, version)
 
   def _log(self, done: int, row: dict[str, float]) -> None:
@@ -395,6 +404,7 @@ class Trainer:
       'step': done,
       'updates': int(self.state.updates),
       'next_task': self._next_task,
+      'base': self._base,
     }
     if 'eval/success' in row:
       meta['eval/success'] = row['eval/success']
@@ -408,6 +418,7 @@ class Trainer:
       self.writer.truncate(-1)
       return -1
     self.state, meta = self._checkpoints.restore(latest, self.state)
+    adapters.check(self.workdir, meta.get('base', ''), self._base)
     self._next_task = int(meta['next_task'])
     self._saved = self._logged = latest
     self.writer.truncate(latest)
@@ -434,6 +445,7 @@ class Trainer:
 def first_look(parts: Parts, params: Any) -> None:
   """Shows one episode of the untrained policy, so that a person sees life."""
   parts.display.stage('compiling the sampler')
+  params = adapters.attach(parts.config, parts.model, params, parts.mesh)
   parts.collector.engine.publish(params, 0)
   entry = loop.Entry(assembly.tasks(parts.config, 'train')[0], 0)
   draws = loop.Draws(parts.config.seed, 'look', 0)

@@ -13,6 +13,8 @@ import ml_collections
 _CHOICES = {
   'sampler.weights': ('whole', 'split'),
   'model.dtype': ('auto', 'float32', 'bfloat16'),
+  'lora.publish': ('merged', 'beside'),
+  'lora.base_dtype': ('auto', 'float32', 'bfloat16'),
   'model.remat': ('none', 'block', 'dots'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
   'rollout.long_observation': ('stop', 'truncate'),
@@ -66,6 +68,7 @@ _AT_LEAST = {
       'scan_unroll',
     )
   },
+  'lora.rank': 0,
   'sft.steps': 0,
   'sft.rows': 1,
   'sft.demonstrations': 1,
@@ -142,6 +145,7 @@ _POSITIVE = {
   'rollout.failure_limit': 1.0,
   'env.deadline_s': math.inf,
   'advantage.similarity': 1.0,
+  'lora.alpha': math.inf,
   'model.rope_theta': math.inf,
   'model.norm_epsilon': 1.0,
   'model.embedding_std': math.inf,

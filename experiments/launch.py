@@ -140,14 +140,14 @@ def runtime_cache(config, root: pathlib.Path) -> None:
 
 def run(config, workdir: pathlib.Path, display, stop) -> None:
   """Does the work: tokenizer, policy, fine-tuning, RL, report."""
-  from agentrl_jax import assembly, finetune, train
+  from agentrl_jax import assembly, finetune, train, weights
 
   display.stage('preparing tasks, demonstrations and tokenizer')
   language = assembly.language(config)
   language.tokenizer.save(workdir / 'tokenizer')
   model = assembly.model_config(config, language.tokenizer.vocab_size)
   mesh = assembly.mesh(config)
-  params = assembly.first_params(config, model, mesh)
+  params = weights.first_params(config, model, mesh)
   engine = assembly.engine(config, model, language, mesh)
   collector = assembly.collector(config, engine, language, stop)
   parts = train.Parts(config, language, model, mesh, collector, display, stop)

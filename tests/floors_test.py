@@ -45,6 +45,9 @@ FLOORS = {
   'report': 5,
   'runtime': 5,
   'doctor': 5.5,  # reads what the rollout made
+  'adapters': 5.3,  # what is frozen beside them
+  'pretrained': 5.3,
+  'weights': 5.4,
   'assembly': 5.5,  # config -> parts; shared by the programs
   'evaluate': 6,
   'finetune': 6,

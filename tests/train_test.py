@@ -18,6 +18,7 @@ from agentrl_jax import (
   runtime,
   train,
   types,
+  weights,
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.models import params as params_lib
@@ -457,7 +458,7 @@ def test_a_value_head_is_learnt_saved_and_kept_from_the_sampler(tmp_path):
   assert rows[1]['value/mean'] == 0 != rows[2]['value/mean']
   # A player of the policy reads the checkpoint without it.
   model = one.parts.model
-  played = assembly.saved_params(str(tmp_path), model, one.parts.mesh)
+  played = weights.saved_params(str(tmp_path), model, one.parts.mesh)
   want = params_lib.policy(one.state.params)
   assert jax.tree.structure(played) == jax.tree.structure(want)
   for a, b in zip(jax.tree.leaves(played), jax.tree.leaves(want), strict=True):

@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _iterate(path: str, overrides: dict[str, str]) -> list[findings.Finding]:
   """Collects and trains once, in a directory that is thrown away."""
-  from agentrl_jax import assembly, display, runtime, train
+  from agentrl_jax import assembly, display, runtime, train, weights
 
   config = config_lib.load(path, {**overrides, **_SMALL})
   config.rollout.tasks = min(config.rollout.tasks, _MAX_TASKS)
@@ -78,7 +78,7 @@ def _iterate(path: str, overrides: dict[str, str]) -> list[findings.Finding]:
     language = assembly.language(config)
     model = assembly.model_config(config, language.tokenizer.vocab_size)
     mesh = assembly.mesh(config)
-    params = assembly.first_params(config, model, mesh)
+    params = weights.first_params(config, model, mesh)
     engine = assembly.engine(config, model, language, mesh)
     collector = assembly.collector(config, engine, language, stop)
     parts = train.Parts(config, language, model, mesh, collector, shown, stop)

@@ -12,6 +12,7 @@ from agentrl_jax import sharding
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective as objective_lib
 from agentrl_jax.learner import state as state_lib
+from agentrl_jax.models import lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 
@@ -24,11 +25,16 @@ def accumulate(
   metrics: objective_lib.Metrics,
   batch: TokenBatch,
   extra: Mapping[str, jax.Array],
+  frozen: Any,
 ) -> tuple[Any, objective_lib.Metrics]:
-  """Adds a microbatch's gradient and metrics to what was added before."""
+  """Adds a microbatch's gradient and metrics to what was added before.
+
+  Of `frozen` weights, the rest of the policy beside `params`, no gradient is
+  computed: {} where everything is trained.
+  """
 
   def loss(params):
-    return objective(config, params, batch, **extra)
+    return objective(config, lora.join(params, frozen), batch, **extra)
 
   new, new_metrics = jax.grad(loss, has_aux=True)(params)
   gradients = jax.tree.map(jnp.add, gradients, new)
@@ -75,6 +81,9 @@ def apply(
 class Learner:
   """Jits the two programs for one mesh, objective and optimizer.
 
+  A policy with adapters trains those and its value head; the rest is frozen,
+  is held here and is not part of the state.
+
   Args:
     config: the policy's shape.
     objective: `f(config, params, batch, **extra) -> (loss, Metrics)`, the loss
@@ -101,8 +110,11 @@ class Learner:
     self.config = config
     self._mesh = mesh
     self._tx = tx
-    weights = sharding.shardings(
-      params_lib.logical_axes(config), params_lib.abstract(config), mesh
+    trained, _ = lora.split(params_lib.abstract(config))
+    weights, _ = lora.split(
+      sharding.shardings(
+        params_lib.logical_axes(config), params_lib.abstract(config), mesh
+      )
     )
     self._rows = sharding.rows(mesh)
     full = sharding.replicated(mesh)
@@ -111,9 +123,7 @@ class Learner:
       donate_argnums=(1, 2),
       out_shardings=(weights, full),
     )
-    shapes = jax.eval_shape(
-      functools.partial(state_lib.create, tx=tx), params_lib.abstract(config)
-    )
+    shapes = jax.eval_shape(functools.partial(state_lib.create, tx=tx), trained)
     self._placed = state_lib.shardings(config, shapes, mesh)
     # Said here as well: what GSPMD chooses would compile `accumulate` again.
     self._apply = jax.jit(
@@ -126,19 +136,26 @@ class Learner:
       out_shardings=weights,
     )
     self._objective = objective
+    self._frozen: Any = {}
     self._gradients = None
     self._empty = None
 
   def create(self, params: Any) -> state_lib.State:
     """Returns the state before the first update, placed on the mesh.
 
-    The weights are copied: the caller's stay valid.
+    The weights that are trained are copied: the caller's stay valid. Frozen
+    ones are shared with the caller.
     """
 
     def copy(params):
       return state_lib.create(jax.tree.map(jnp.copy, params), self._tx)
 
-    return jax.jit(copy, out_shardings=self._placed)(params)
+    trained, self._frozen = lora.split(params)
+    return jax.jit(copy, out_shardings=self._placed)(trained)
+
+  def policy(self, state: state_lib.State) -> Any:
+    """Returns the whole params: those of the state with the frozen ones."""
+    return lora.join(state.params, self._frozen)
 
   def update(
     self,
@@ -160,7 +177,7 @@ class Learner:
     if self._gradients is None:
       self._gradients = self._zeros(state.params)
     gradients, self._gradients = self._gradients, None
-    metrics = self._no_metrics(state.params, batches[0], extras)
+    metrics = self._no_metrics(self.policy(state), batches[0], extras)
     for i, batch in enumerate(batches):
       batch = jax.device_put(batch, self._rows)
       extra = {
@@ -168,7 +185,7 @@ class Learner:
         for name, x in (extras[i] if extras else {}).items()
       }
       gradients, metrics = self._accumulate(
-        state.params, gradients, metrics, batch, extra
+        state.params, gradients, metrics, batch, extra, self._frozen
       )
     state, self._gradients, info = self._apply(
       state, gradients, metrics.sums['loss']

@@ -16,6 +16,7 @@ import numpy as np
 
 from agentrl_jax import sharding
 from agentrl_jax.models import cache as cache_lib
+from agentrl_jax.models import lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.sampler import decode as decode_lib
@@ -61,6 +62,8 @@ class Engine:
     stop_ids: tokens that end a turn.
     top_p: nucleus mass in (0, 1], 1 = all.
     top_k: 0 = all.
+    adapters: whether published weights have them 'merged' into the matrices or
+      hold them 'beside', a product more for each.
   """
 
   def __init__(
@@ -78,6 +81,7 @@ class Engine:
     stop_ids: Sequence[int],
     top_p: float = 1.0,
     top_k: int = 0,
+    adapters: str = 'merged',
   ):
     if num_slots % num_lanes:
       raise ValueError(
@@ -110,7 +114,9 @@ class Engine:
       Lane(programs, init(), self._width, threads[i % num_threads])
       for i in range(num_lanes)
     ]
-    self._publish = jax.jit(functools.partial(_publish, config))
+    self._publish = jax.jit(
+      functools.partial(_publish, config, _PREPARE[adapters])
+    )
     self._checksum = jax.jit(checksum)
 
   def publish(self, params: dict, version: int) -> bool:
@@ -271,7 +277,17 @@ def _programs(
   )
 
 
-def _publish(config: ModelConfig, params: dict):
+# How adapters are handed over -> what is done with them.
+_PREPARE = {
+  'merged': lambda config, params: lora.merge(
+    config.lora, params, config.dtype
+  ),
+  'beside': lambda config, params: params,
+}
+
+
+def _publish(config: ModelConfig, prepare, params: dict):
+  params = prepare(config, params)
   cast = jax.tree.map(lambda x: x.astype(config.dtype), params)
   return params_lib.unstack(cast), checksum(cast)
 

@@ -1,0 +1,140 @@
+"""Where a policy's weights come from: a seed, a run, somebody else's files."""
+
+import dataclasses
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import ml_collections
+import numpy as np
+
+from agentrl_jax import adapters, checkpoint, pretrained, rng, sharding
+from agentrl_jax import config as config_lib
+from agentrl_jax.models import lora
+from agentrl_jax.models import params as params_lib
+from agentrl_jax.models.config import ModelConfig
+
+
+def first_params(
+  config: ml_collections.ConfigDict, model: ModelConfig, mesh: jax.sharding.Mesh
+) -> Any:
+  """Returns the weights to begin with, without adapters.
+
+  They are those of `init_from` or `model.weights`, or drawn by the seed.
+  """
+  if config.init_from:
+    return saved_params(config.init_from, model, mesh)
+  model = dataclasses.replace(model, lora=None)
+  placed = jax.tree.map(lambda x: x.sharding, abstract_params(model, mesh))
+  if config.model.weights:
+    all_trained = not config.lora.rank or (
+      config.sft.steps and not config.lora.sft
+    )
+    dtype = np.float32 if all_trained else adapters.base_dtype(config, model)
+    return pretrained.load(config.model.weights, dtype=dtype, shardings=placed)
+  init = jax.jit(
+    functools.partial(params_lib.init, model), out_shardings=placed
+  )
+  return init(rng.stream(config.seed, 'init'))
+
+
+def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
+  """Returns the weights of a run's last checkpoint, placed on the mesh.
+
+  Raises:
+    ConfigError: no checkpoint there, or of another shape.
+  """
+  directory = pathlib.Path(run) / 'checkpoints'
+  saved = checkpoint.Checkpoints(str(directory), keep=1, read_only=True)
+  if saved.latest is None:
+    saved.close()
+    raise _no_weights(run, 'no whole checkpoint in it')
+  try:
+    return restored(saved, saved.latest, run, model, mesh)
+  except config_lib.ConfigError:
+    raise
+  except (KeyError, TypeError, ValueError) as e:
+    reason = f'weights of another model: {str(e).splitlines()[0]}'
+    raise _no_weights(run, reason) from e
+  finally:
+    saved.close()
+
+
+def restored(
+  saved: checkpoint.Checkpoints,
+  step: int,
+  run: str,
+  model: ModelConfig,
+  mesh: jax.sharding.Mesh,
+) -> Any:
+  """Returns the policy in a checkpoint, its adapters merged into the weights.
+
+  Args:
+    saved: checkpoints of the run.
+    step: which one.
+    run: its directory.
+    model: shape of the policy; adapters are as the run's own config says.
+    mesh: devices.
+
+  Raises:
+    ValueError: weights of another shape.
+    ConfigError: the base of its adapters is not what it was.
+  """
+  model = dataclasses.replace(model, lora=None)
+  known = pathlib.Path(run, 'config.json').is_file()
+  config = config_lib.of_run(run) if known else None
+  if config is None or not config.lora.rank:
+    like = {'params': abstract_params(model, mesh)}
+    return saved.restore_part(step, like)['params']
+  params = adapted(saved, step, run, config, model, mesh)
+
+  def whole(params):
+    merged = lora.merge(adapters.of_config(config), params, np.float32)
+    return jax.tree.map(lambda x: x.astype(np.float32), merged)
+
+  return jax.jit(whole)(params)
+
+
+def adapted(
+  saved: checkpoint.Checkpoints,
+  step: int,
+  run: str,
+  config: ml_collections.ConfigDict,
+  model: ModelConfig,
+  mesh: jax.sharding.Mesh,
+) -> Any:
+  """Returns the frozen base and the adapters of a checkpoint.
+
+  Args:
+    saved, step, run, mesh: as of `restored`, which merges them.
+    config: of the run, with adapters.
+    model: shape of the base.
+  """
+  own = dataclasses.replace(model, lora=adapters.of_config(config))
+  like, _ = lora.split(abstract_params(own, mesh))
+  trained = saved.restore_part(step, {'params': like})['params']
+  dtype = adapters.base_dtype(config, model)
+  shapes = jax.tree.map(
+    lambda x: x.update(dtype=dtype), abstract_params(model, mesh)
+  )
+  base = adapters.kept(run, shapes)
+  if base is None:
+    base = adapters.frozen(first_params(config, model, mesh), dtype)
+  adapters.check(run, saved.meta(step)['base'], adapters.digest(base))
+  return lora.join(base, trained)
+
+
+def _no_weights(run: str, reason: str) -> config_lib.ConfigError:
+  return config_lib.ConfigError([f'config.init_from={run}: {reason}'])
+
+
+def abstract_params(model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
+  """Returns shapes and shardings of the weights."""
+  shapes = params_lib.abstract(model)
+  placed = sharding.shardings(params_lib.logical_axes(model), shapes, mesh)
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    shapes,
+    placed,
+  )
