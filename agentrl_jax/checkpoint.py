@@ -19,6 +19,8 @@ from orbax.checkpoint.checkpoint_managers import preservation_policy
 
 from agentrl_jax import config as config_lib
 
+_RESHARD = ', or config.checkpoint.reshard=true to go on from it'
+
 # A value head helps to learn; who plays or exports a policy leaves it there.
 _LEARNERS_OWN = 'params.value.'
 
@@ -180,6 +182,9 @@ def _check_shapes(wanted: Any, stored: Any) -> None:
 def claim(workdir: str | os.PathLike[str], config: Any) -> None:
   """Writes `config.json`, or checks that the run there has the same config.
 
+  Who a process is (`distributed`) may differ, and with `checkpoint.reshard` so
+  may the mesh: arrays are placed anew when they are read.
+
   Raises:
     ConfigError: another config: every differing field is listed.
   """
@@ -194,14 +199,20 @@ def claim(workdir: str | os.PathLike[str], config: Any) -> None:
   changed = sorted(
     key
     for key in mine.keys() | theirs.keys()
-    if mine.get(key) != theirs.get(key)
+    if mine.get(key) != theirs.get(key) and not _may_differ(key, config)
   )
   if changed:
     raise config_lib.ConfigError(
       f'config.{key}={mine.get(key)!r}: the run in {workdir} has '
       f'{theirs.get(key)!r}; use another --workdir'
+      f'{_RESHARD if key.startswith("mesh.") else ""}'
       for key in changed
     )
+
+
+def _may_differ(key: str, config: Any) -> bool:
+  moves = config.checkpoint.reshard and key.startswith('mesh.')
+  return moves or key == 'checkpoint.reshard' or key.startswith('distributed.')
 
 
 def _leaves(tree: Any, prefix: str = '') -> dict[str, Any]:

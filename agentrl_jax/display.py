@@ -97,6 +97,11 @@ class Display:
       self._bar.stop()
       self._bar, self._task = None, None
 
+  def hush(self) -> None:
+    """From now on shows warnings only: another process tells the rest."""
+    self.close()
+    self.kind = 'quiet'
+
   def stage(self, text: str) -> None:
     """Says what is waited for from now on: 'compiling', 'generating data'."""
     self._last.clear()

@@ -6,6 +6,7 @@ one host knows is told to the others by `exchange` and `gather`. With a single
 process each of these is the identity, at no cost.
 """
 
+import contextlib
 import json
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -19,6 +20,14 @@ T = TypeVar('T')
 # Messages are padded to a multiple: few programs for any length.
 _QUANTUM = 4096
 _POLITE = 'stop'
+
+
+class Unlike(ValueError):
+  """Processes of a run were given different things."""
+
+
+class NotJoined(RuntimeError):
+  """This process did not find the others."""
 
 
 class PeerFailed(RuntimeError):
@@ -45,12 +54,12 @@ def initialize(
     initialization_timeout_s: patience with those that are not there yet.
 
   Raises:
-    RuntimeError: the others did not come, or who this is cannot be found out.
+    NotJoined: the others did not come, or who this is cannot be found out.
   """
   if not coordinator:
     return
-  # The runtime would wait long for processes that are dead.
-  patience = max(heartbeat_timeout_seconds, 10)
+  # It would take SIGTERM for itself; hosts agree on that in `together`.
+  jax.config.update('jax_enable_preemption_service', False)
   try:
     jax.distributed.initialize(
       None if coordinator == 'auto' else coordinator,
@@ -58,10 +67,10 @@ def initialize(
       None if process_id < 0 else process_id,
       heartbeat_timeout_seconds=heartbeat_timeout_seconds,
       initialization_timeout=initialization_timeout_s,
-      shutdown_timeout_seconds=patience,
+      shutdown_timeout_seconds=heartbeat_timeout_seconds,
     )
   except (RuntimeError, ValueError, TypeError) as e:
-    raise RuntimeError(
+    raise NotJoined(
       f'config.distributed.coordinator={coordinator!r}: cannot join the other '
       f'processes: {str(e).splitlines()[0]}. Start the same command on every '
       'host, with its own config.distributed.process_id unless the cluster '
@@ -70,9 +79,10 @@ def initialize(
 
 
 def shutdown() -> None:
-  """Leaves; waits until all others leave as well."""
+  """Leaves; waits a little until all others leave as well."""
   if count() > 1:
-    jax.distributed.shutdown()
+    with contextlib.suppress(RuntimeError):  # they may have gone already
+      jax.distributed.shutdown()
 
 
 def count() -> int:
@@ -176,13 +186,13 @@ def require_equal(facts: Mapping[str, str]) -> None:
     facts: name -> digest.
 
   Raises:
-    ValueError: in every process, when one differs from the first.
+    Unlike: in every process, when one differs from the first.
   """
   everybody = exchange(dict(facts))
   for i, theirs in enumerate(everybody):
     wrong = [k for k in facts if theirs.get(k) != everybody[0].get(k)]
     if wrong:
-      raise ValueError(
+      raise Unlike(
         f'process {i} has another {", ".join(wrong)} than process 0: start the '
         'same command, of the same code, on every host'
       )

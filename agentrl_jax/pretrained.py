@@ -19,6 +19,7 @@ from agentrl_jax.text import tokenizer as tokenizer_lib
 # which the weights bring with them.
 HOW = (
   'weights',
+  'attention',
   'remat',
   'scan_unroll',
   'dtype',

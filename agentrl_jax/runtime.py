@@ -121,9 +121,9 @@ def host_changes(
     return ''
   then = json.loads(path.read_text())
   return ', '.join(
-    f'{key} {then.get(key)} is now {value}'
+    f'{key} {then[key]} is now {value}'
     for key, value in facts.items()
-    if then.get(key) != value
+    if key in then and then[key] != value
   )
 
 

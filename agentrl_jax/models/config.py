@@ -73,6 +73,7 @@ class ModelConfig:
     sliding_layers: which layers slide, repeated up to L; () = all.
     tie_embeddings: the head is the transposed embedding table.
     embedding_std: of the embedding at initialisation.
+    attention: how the learner attends, a name in `fused.ATTENTIONS`.
     remat: what the backward pass recomputes, a name in `transformer.REMATS`:
       nothing, each block, or each block but its products with weights.
     scan_unroll: layers in one step of the learner's scan; the more, the faster
@@ -111,6 +112,7 @@ class ModelConfig:
   sliding_layers: tuple[bool, ...] = ()
   tie_embeddings: bool = False
   embedding_std: float = 0.02
+  attention: str = 'xla'
   remat: str = 'none'
   scan_unroll: int = 1
   value_head: bool = False
