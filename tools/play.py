@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrl_jax import envs, tables, types
-from agentrl_jax.envs import base, contract, flight_agent, scripted
+from agentrl_jax.envs import base, contract, flight_agent, scripted, shell
 from agentrl_jax.text import tools as calls
 
 
@@ -99,7 +99,10 @@ class Random:
 
 
 class Watch:
-  """Counts the steps of environments and their CPU seconds."""
+  """Counts the steps of environments and their CPU seconds.
+
+  Those with a sandbox are measured on the clock.
+  """
 
   def __init__(self):
     self.steps, self.seconds = 0, 1e-9
@@ -107,11 +110,13 @@ class Watch:
   def on(self, env: Any) -> Any:
     """Returns the environment, its `step` watched."""
     step = env.step
+    apart = isinstance(env, shell.ShellEnv)  # works in other processes
+    clock = time.perf_counter if apart else time.process_time
 
     def watched(action):
-      start = time.process_time()
+      start = clock()
       result = step(action)
-      self.seconds += time.process_time() - start
+      self.seconds += clock() - start
       self.steps += 1
       return result
 

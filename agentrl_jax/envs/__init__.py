@@ -12,10 +12,12 @@ from agentrl_jax.envs import (
   base,
   canary,
   desk,
+  file_questions,
   flight,
   frozen_lake,
   mix,
   panels,
+  repair,
   research,
   search,
   sokoban,
@@ -34,6 +36,8 @@ ENVS = {
   'desk': desk.DeskEnv,
   'trips': trips.TripsEnv,
   'canary': canary.CanaryEnv,
+  'repair': repair.RepairEnv,
+  'file_questions': file_questions.FileQuestionsEnv,
   'mix': mix.MixEnv,
 }
 

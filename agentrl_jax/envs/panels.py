@@ -215,8 +215,9 @@ def _draw(
   if not getattr(env_class, 'disjoint_splits', False):
     return data
   buckets = _BUCKETS.get(split, (4, 5, 6, 7))
+  key = getattr(env_class, 'split_key', _json)  # what no two splits share
   for attempt in range(1, 1000):
-    if _number(_json(data)) % 8 in buckets:
+    if _number(key(data)) % 8 in buckets:
       return data
     data = env_class.generate(_number(f'{text}/{attempt}'), **options)
   raise ValueError(f'no task of split {split!r} with options {dict(options)}')
@@ -235,7 +236,8 @@ def _json(value: Any) -> str:
 def _code_version(env_class: type) -> str:
   """Digest of the code that generates: edited code never meets old data."""
   folder = pathlib.Path(__file__).parent
-  paths = [*folder.glob('*.py'), *folder.glob('builders/*.py')]
+  paths = [*folder.glob('*.py'), *folder.glob('*/*.py')]
+  paths += folder.glob('*/*.json')
   paths = [p for p in paths if p.stem not in ('contract', 'pool')]
   paths.append(pathlib.Path(inspect.getsourcefile(env_class)))
   digest = hashlib.blake2b(digest_size=8)

@@ -1,0 +1,1 @@
+"""Working functions, bugs put into them, and how both are tried."""

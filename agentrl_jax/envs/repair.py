@@ -1,0 +1,290 @@
+"""Can an agent find a bug, mend it, and know that it did?
+
+A working function was given one bug that its tests notice. The agent sees the
+module and some of the tests; it is paid if all cases, those that it never saw
+too, give what the working function gave. Only the module is taken over for
+that: what was done to the tests or to anything else counts for nothing, and
+what is expected never enters the sandbox.
+"""
+
+import ast
+import dataclasses
+import json
+import random
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from agentrl_jax import types
+from agentrl_jax.envs import base, sandbox, scripted, shell
+from agentrl_jax.envs.code import catalogue as catalogues
+from agentrl_jax.envs.code import mutations, trials
+
+TASK_DEFAULTS = {
+  'levels': (1, 2, 3),  # of difficulty, see code/catalogue.py
+  'catalogue': '',  # a file of tools/make_repairs.py; '' = our own
+}
+TESTS_SHOWN = 3  # failures that run_tests tells
+_TESTS = base.function('run_tests', 'Runs the tests in test_*.py.')
+
+# Runs test_* functions, and says of `assert a == b` what a was.
+_RUNNER = """
+import ast, json, os, signal, sys
+FILE, SHOWN = json.loads({given!r})
+
+class Endless(BaseException):
+  pass
+
+def late(*_):
+  raise Endless
+
+def why(node, names, error):
+  if isinstance(error, Endless):
+    return 'takes too long'
+  if not isinstance(error, AssertionError):
+    return f'{{type(error).__name__}}: {{error}}'[:120]
+  for each in node.body:
+    if isinstance(each, ast.Assert) and isinstance(each.test, ast.Compare):
+      left = each.test.left
+      value = eval(compile(ast.Expression(left), FILE, 'eval'), names)
+      wanted = ast.unparse(each.test.comparators[0])
+      return f'{{ast.unparse(left)}} is {{value!r}}, not {{wanted}}'[:200]
+  return 'fails'
+
+signal.signal(signal.SIGVTALRM, late)
+sys.path.insert(0, os.getcwd())
+names, failures, passed = {{'__name__': 'tests'}}, [], 0
+try:
+  source = open(FILE, encoding='utf-8').read()
+  tree = ast.parse(source)
+  signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)
+  exec(compile(source, FILE, 'exec'), names)
+except BaseException as error:
+  kind = type(error).__name__
+  print(f'the tests cannot be loaded: {{kind}}: {{error}}'[:300])
+  sys.exit(1)
+tests = [
+  node for node in tree.body
+  if isinstance(node, ast.FunctionDef) and node.name.startswith('test')
+]
+for node in tests:
+  signal.setitimer(signal.ITIMER_VIRTUAL, 0.2)
+  try:
+    names[node.name]()
+    passed += 1
+  except BaseException as error:
+    try:
+      failures.append(f'{{node.name}}: {{why(node, names, error)}}')
+    except BaseException:
+      failures.append(node.name)
+signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+print(f'passed {{passed}} of {{len(tests)}}')
+print('\\n'.join(failures[:SHOWN]))
+"""
+
+
+def generate(
+  seed: int, *, levels: Sequence[int] = (1, 2, 3), catalogue: str = ''
+) -> dict[str, Any]:
+  """Draws a function and a bug.
+
+  Returns:
+    `module`, `function`, `text` as it should be, `bug` (kind, start, end,
+    replacement), `cases` (statements before, expression, result), `shown` of
+    them as tests, `level`.
+
+  Raises:
+    ValueError: unknown level, or no catalogue.
+  """
+  if not levels or set(levels) - set(catalogues.LEVELS):
+    raise ValueError(f'levels={tuple(levels)}: give any of 1, 2, 3')
+  draw = random.Random(seed)
+  book = catalogues.load(catalogue)
+  names = sorted(book['items'])
+  for _ in range(1000):  # functions alike, however many bugs each has
+    name = draw.choice(names)
+    bugs = [bug for bug in _by_item(catalogue)[name] if bug[-1] in levels]
+    if bugs:
+      return _data(book['items'][name], draw.choice(bugs))
+  raise ValueError(f'levels={tuple(levels)}: this catalogue has no such bugs')
+
+
+def _by_item(catalogue: str) -> Mapping[str, list[list[Any]]]:
+  """Bugs by function; kept with the catalogue."""
+  book = catalogues.load(catalogue)
+  if 'by_item' not in book:
+    found: dict[str, list[list[Any]]] = {name: [] for name in book['items']}
+    for bug in book['bugs']:
+      found[bug[0]].append(bug)
+    book['by_item'] = found
+  return book['by_item']
+
+
+def _data(item: Mapping[str, Any], bug: Sequence[Any]) -> dict[str, Any]:
+  return {**item, 'bug': list(bug[1:5]), 'level': bug[-1]}
+
+
+def broken_text(data: Mapping[str, Any]) -> str:
+  """The module as the agent finds it."""
+  return mutations.Bug(*data['bug']).put_into(data['text'])
+
+
+def tests_text(data: Mapping[str, Any]) -> str:
+  """The tests that the agent sees."""
+  cases = data['cases'][: data['shown']]
+  lines = ['import itertools'] * any(case[2][0] == '~' for case in cases)
+  lines.append(f'from {data["module"]} import *')
+  for number, (before, expression, result) in enumerate(cases, 1):
+    lines += ['', f'def test_{number}():']
+    lines += [f'  {line}' for line in before.splitlines()]
+    if result[0] == '!':
+      lines += ['  try:', f'    {expression}', f'  except {result[1:]}:']
+      lines += ['    return', f'  assert False, "no {result[1:]}"']
+    elif result[0] == '~':
+      lines.append(f'  seen = list(itertools.islice({expression}, 50))')
+      lines.append(f'  assert seen == {result[1:]}')
+    else:
+      lines.append(f'  assert {_comparison(expression, result)}')
+  return '\n'.join(lines) + '\n'
+
+
+def _comparison(expression: str, result: str) -> str:
+  """A comparison that holds; of texts, where a value cannot be written."""
+  try:
+    ast.literal_eval(result)
+  except (SyntaxError, ValueError):
+    return f'repr({expression}) == {result!r}'
+  return f'{expression} == {result}'
+
+
+class RepairEnv(shell.ShellEnv):
+  """Find the bug, mend the module, run the tests, say that it is done."""
+
+  tools = (shell.BASH, shell.READ, shell.WRITE, _TESTS)
+  system = 'You repair Python modules with tools.'
+  revealing = ('execute_bash', 'read_file', 'run_tests')
+  task_defaults = TASK_DEFAULTS
+  generate = staticmethod(generate)
+  disjoint_splits = True
+  rates = {
+    'wrong_fix': 0.4,  # puts in another bug of the same function
+    'gives_up': 0.3,  # after a failed edit
+    'untested': 0.3,  # is done without a look at the tests
+    'edits_tests': 0.05,  # changes what the tests want; earns nothing
+    'malformed': 0.01,
+  }
+  card = base.Card(
+    observation='output of commands, a file, results of tests',
+    action='execute_bash, read_file, write_file, run_tests, a last message',
+    reward='1 if the module alone passes all cases, hidden ones too',
+    termination='a message without calls',
+    oracle='knows what the module was',
+    state_key='changes made, files read since, last reply',
+  )
+
+  @classmethod
+  def hidden_sibling(cls, task: types.Task) -> types.Task | None:
+    """The same function with another bug."""
+    data = task.data
+    name = f'{data["module"]}.{data["function"]}'
+    for bug in _by_item('').get(name, ()):
+      if list(bug[1:5]) != list(data['bug']):
+        other = {**data, 'bug': list(bug[1:5]), 'level': bug[-1]}
+        return dataclasses.replace(task, data=other)
+    return None
+
+  @staticmethod
+  def split_key(data: Mapping[str, Any]) -> str:
+    """No function is in two of the splits."""
+    return f'{data["module"]}.{data["function"]}'
+
+  @staticmethod
+  def script(
+    task: types.Task, agent: scripted.Agent, prompt: str
+  ) -> scripted.Script:
+    """Runs the tests, reads, mends, tests again."""
+    del prompt
+    data, path = task.data, f'{task.data["module"]}.py'
+    yield scripted.call('run_tests')
+    yield scripted.call('read_file', path=path)
+    text = broken_text(data)
+    if agent.errs('edits_tests'):
+      yield scripted.call('write_file', path=f'test_{path}', content='')
+      yield scripted.call('run_tests')
+      return
+    if agent.errs('wrong_fix'):
+      others = mutations.bugs(data['text'], data['function'])
+      wrong = agent.draw.choice(others).put_into(data['text'])
+      yield _edit(path, text, wrong)
+      reply = yield scripted.call('run_tests')
+      if agent.errs('gives_up'):
+        return
+      if 'not' in reply:
+        yield scripted.call('read_file', path=path)
+      text = wrong
+    yield _edit(path, text, data['text'])
+    if not agent.errs('untested'):
+      yield scripted.call('run_tests')
+
+  def call_run_tests(self, arguments: Mapping[str, Any]) -> str:
+    """How many tests pass, and what is wrong with the first that do not."""
+    del arguments
+    given = json.dumps([f'test_{self._module}.py', TESTS_SHOWN])
+    result = sandbox.run_python(
+      _RUNNER.format(given=given),
+      files=self._files,
+      limits=self._limits,
+      backend=self._backend,
+    )
+    words = result.output.split()[:4]  # passed 3 of 4
+    passed = words[:1] == ['passed'] and words[1] == words[-1]
+    self._failed |= self._edited and not passed
+    self._edited = False
+    return result.text()
+
+  def _open(self, task: types.Task) -> tuple[Mapping[str, str], str]:
+    self._data, self._module = task.data, task.data['module']
+    self._test_edits, self._edited, self._failed = 0, False, False
+    files = {
+      f'{self._module}.py': broken_text(task.data),
+      f'test_{self._module}.py': tests_text(task.data),
+    }
+    return files, f'Tests of {self._module}.py fail. Repair it.'
+
+  def _change(self, files: dict[str, str]) -> None:
+    """Notes what was edited, the module or its tests."""
+    before = self._files
+    super()._change(files)
+    tests, module = f'test_{self._module}.py', f'{self._module}.py'
+    self._test_edits += files.get(tests) != before.get(tests)
+    self._edited |= files.get(module) != before.get(module)
+
+  def _judge(self, text: str) -> float:
+    del text
+    module = self._files.get(f'{self._module}.py', '')
+    cases = [(before, asked) for before, asked, _ in self._data['cases']]
+    expected = [result for _, _, result in self._data['cases']]
+    share = trials.grade(self._module, module, cases, expected, self._backend)
+    return float(share == 1.0)
+
+  def _notes(self) -> Mapping[str, Any]:
+    return {'test_edits': self._test_edits}
+
+  def _measures(self, success: bool) -> Mapping[str, float]:
+    """Edits of tests; success after an edit that tests refused."""
+    measures = {'test_edits': float(self._test_edits > 0)}
+    if self._failed:
+      measures['recovery'] = float(success)
+    return measures
+
+
+def _edit(path: str, old: str, new: str) -> types.Action:
+  """The shortest way from one text to the other: a line, or the whole file."""
+  before, after = old.split('\n'), new.split('\n')
+  differ = [i for i, (a, b) in enumerate(zip(before, after)) if a != b]
+  if len(before) != len(after) or len(differ) != 1:
+    return scripted.call('write_file', path=path, content=new)
+  line = after[differ[0]].replace('\\', '\\\\')
+  program = f'{differ[0] + 1}c\\{line}'
+  command = f'sed -i {shlex.quote(program)} {path}'
+  return scripted.call('execute_bash', command=command)
