@@ -43,13 +43,14 @@ def why(node, names, error):
     return 'takes too long'
   if not isinstance(error, AssertionError):
     return f'{{type(error).__name__}}: {{error}}'[:120]
+  names = {{**names, **error.__traceback__.tb_next.tb_frame.f_locals}}
   for each in node.body:
     if isinstance(each, ast.Assert) and isinstance(each.test, ast.Compare):
       left = each.test.left
       value = eval(compile(ast.Expression(left), FILE, 'eval'), names)
       wanted = ast.unparse(each.test.comparators[0])
       return f'{{ast.unparse(left)}} is {{value!r}}, not {{wanted}}'[:200]
-  return 'fails'
+  return str(error)[:120] or 'fails'
 
 signal.signal(signal.SIGVTALRM, late)
 sys.path.insert(0, os.getcwd())
@@ -141,8 +142,8 @@ def tests_text(data: Mapping[str, Any]) -> str:
       lines += ['  try:', f'    {expression}', f'  except {result[1:]}:']
       lines += ['    return', f'  assert False, "no {result[1:]}"']
     elif result[0] == '~':
-      lines.append(f'  seen = list(itertools.islice({expression}, 50))')
-      lines.append(f'  assert seen == {result[1:]}')
+      seen = f'list(itertools.islice({expression}, 50))'
+      lines.append(f'  assert {seen} == {result[1:]}')
     else:
       lines.append(f'  assert {_comparison(expression, result)}')
   return '\n'.join(lines) + '\n'

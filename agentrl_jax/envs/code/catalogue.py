@@ -42,7 +42,7 @@ def load(path: str = '') -> dict[str, Any]:
     if read['items'] and read['bugs']:
       return read
     raise KeyError('bugs')
-  except (OSError, ValueError, KeyError) as error:
+  except (OSError, ValueError, KeyError, TypeError) as error:
     raise ValueError(
       f'catalogue={path!r}: not a catalogue of repairs ({error!r}); write one '
       'with tools/make_repairs.py'

@@ -18,7 +18,6 @@ PROGRAMS += ('/etc/ld.so.cache', '/etc/alternatives')
 DEVICES = ('null', 'zero', 'full', 'random', 'urandom')
 INSIDE_UID = 1000  # of the command where a user namespace maps one user only
 _FLAGS = kernel.MS_NOSUID | kernel.MS_NODEV
-_USERS = 'root:x:0:0::/:/bin/false\nagent:x:{uid}:{uid}::/task:/bin/bash\n'
 
 
 def programs() -> list[str]:
@@ -46,6 +45,19 @@ def environment(task: str = TASK, temporary: str = TEMPORARY) -> dict[str, str]:
   }
 
 
+def name_user(folder: str, uid: int) -> None:
+  """Writes passwd and group: listings show a name, not a changing number."""
+  for name, text in (
+    (
+      'passwd',
+      f'root:x:0:0::/:/bin/false\nagent:x:{uid}:{uid}::{TASK}:/bin/sh',
+    ),
+    ('group', f'root:x:0:\nagent:x:{uid}:'),
+  ):
+    with open(os.path.join(folder, name), 'w') as file:
+      file.write(text + '\n')
+
+
 def enter(spot: str, uid: int | None) -> None:
   """Leaves all namespaces of the host; the next child is process 1.
 
@@ -70,8 +82,7 @@ def enter(spot: str, uid: int | None) -> None:
   _devices(spot + '/dev')
   os.makedirs(spot + '/proc')
   os.makedirs(spot + '/etc', exist_ok=True)
-  with open(spot + '/etc/passwd', 'w') as file:
-    file.write(_USERS.format(uid=uid))
+  name_user(spot + '/etc', uid)
   for folder in (TASK, TEMPORARY):
     os.mkdir(spot + folder)
     os.chown(spot + folder, uid, uid)

@@ -225,6 +225,9 @@ def _through_bwrap(
     given += [kind, os.readlink(path) if os.path.islink(path) else path, path]
   for folder in (jail.TASK, jail.TEMPORARY):
     given += ['--bind', place + folder, folder]
+  jail.name_user(place, jail.INSIDE_UID if uid is None else uid)
+  for name in ('passwd', 'group'):
+    given += ['--ro-bind', f'{place}/{name}', f'/etc/{name}']
   given += ['--proc', '/proc', '--dev', '/dev', '--chdir', jail.TASK]
   for kind in ('pid', 'net', 'ipc', 'uts'):
     given.append('--unshare-' + kind)
