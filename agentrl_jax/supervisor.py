@@ -7,6 +7,7 @@ happened and how to go on. It loads no jax and touches no device.
 """
 
 import collections
+import contextlib
 import os
 import pathlib
 import re
@@ -32,6 +33,7 @@ _LEADER = re.compile(
 )
 _FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _KEPT = 400  # lines of the worker's errors
+_PATIENCE_S = 5.0
 
 
 def supervise(
@@ -71,11 +73,13 @@ def supervise(
 
   old = {number: signal.signal(number, forward) for number in _FORWARDED}
   last: collections.deque[str] = collections.deque(maxlen=_KEPT)
-  reader = threading.Thread(target=_copy, args=(worker.stderr, last))
+  reader = threading.Thread(
+    target=_copy, args=(worker.stderr, last), daemon=True
+  )
   reader.start()
   try:
     code = worker.wait()
-    reader.join()
+    reader.join(_PATIENCE_S)  # a process that it left may hold its stderr
   finally:
     for number, handler in old.items():
       signal.signal(number, handler)
@@ -83,6 +87,8 @@ def supervise(
     return code
   if asked and code == -asked[-1]:  # before the worker listened to it
     return 128 + asked[-1]
+  with contextlib.suppress(ProcessLookupError):
+    os.killpg(worker.pid, signal.SIGKILL)  # what it started goes with it
   why = reason(code, ''.join(last))
   sys.stderr.write(f'{message(who, why, workdir)}\n')
   return TRY_AGAIN

@@ -141,6 +141,28 @@ def test_claim_lists_what_differs(tmp_path):
   assert json.loads((tmp_path / 'config.json').read_text())['seed'] == 0
 
 
+def test_another_mesh_is_refused_unless_the_config_says_so(tmp_path):
+  checkpoint.claim(tmp_path, config.default())
+  other = config.default()
+  other.mesh.fsdp = 8
+  with pytest.raises(config.ConfigError, match='checkpoint.reshard=true'):
+    checkpoint.claim(tmp_path, other)
+  other.checkpoint.reshard = True
+  checkpoint.claim(tmp_path, other)
+  other.seed = 1
+  with pytest.raises(config.ConfigError) as error:
+    checkpoint.claim(tmp_path, other)
+  assert len(error.value.faults) == 1 and 'seed=1' in error.value.faults[0]
+
+
+def test_who_a_process_is_may_change(tmp_path):
+  checkpoint.claim(tmp_path, config.default())
+  other = config.default()
+  other.distributed.coordinator = '10.0.0.7:1234'
+  other.distributed.process_id = 1
+  checkpoint.claim(tmp_path, other)
+
+
 def test_directory_is_made_once_by_two_writers(tmp_path):
   target = tmp_path / 'cache' / 'data'
   together = threading.Barrier(2)

@@ -105,6 +105,17 @@ def test_quiet_shows_warnings_only():
   assert text.count('\n') == 1 and 'WARNING: disk full' in text
 
 
+def test_hushed_it_shows_warnings_only():
+  stream = io.StringIO()
+  shown = display.Display('plain', stream=stream)
+  shown.note('before')
+  shown.hush()
+  shown.note('after')
+  shown.warn('careful')
+  text = stream.getvalue()
+  assert 'before' in text and 'careful' in text and 'after' not in text
+
+
 def test_live_takes_the_same_calls():
   def act(shows):
     shows.stage('compiling [x]')

@@ -40,13 +40,17 @@ def free_port():
     return s.getsockname()[1]
 
 
-@pytest.fixture(scope='module')
-def both():
+# Weights go over both hosts, or lie whole on each.
+MESHES = ['fsdp8', pytest.param('data2_fsdp4', marks=pytest.mark.slow)]
+
+
+@pytest.fixture(scope='module', params=MESHES)
+def both(request):
   """What two processes of four devices each said: [process 0, process 1]."""
   where = f'localhost:{free_port()}'
   processes = [
     subprocess.Popen(
-      [sys.executable, str(PROGRAM), where, str(i)],
+      [sys.executable, str(PROGRAM), where, str(i), request.param],
       env={**os.environ, 'XLA_FLAGS': FLAGS, 'JAX_PLATFORMS': 'cpu'},
       stdout=subprocess.PIPE,
       stderr=subprocess.PIPE,
@@ -72,23 +76,17 @@ def alone():
   return trained | sampled | {'params': placed, 'mesh': mesh}
 
 
-NAMES = ['data2_fsdp4', 'fsdp8']
-
-
-@pytest.mark.parametrize('name', NAMES)
-def test_losses_and_gradients_are_those_of_one_process(both, alone, name):
+def test_losses_and_gradients_are_those_of_one_process(both, alone):
   one = alone['metrics']
   for process in both:
-    many = process[name]['metrics']
+    many = process['metrics']
     assert one.keys() == many.keys() and '2/grad_norm' in one
     for key, value in one.items():
       assert many[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
 
 
-@pytest.mark.parametrize('name', NAMES)
-def test_each_host_samples_by_its_own_copy(both, alone, name):
-  for process in both:
-    many = process[name]
+def test_each_host_samples_by_its_own_copy(both, alone):
+  for many in both:
     assert many['published']
     assert math.prod(many['local'].values()) == 4
     pairs = zip(alone['tokens'], many['tokens'], strict=True)

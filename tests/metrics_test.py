@@ -108,6 +108,15 @@ def test_series_leaves_out_rows_without_the_key():
   assert metrics.series(rows, 'a') == ([0, 2], [1.0, 3.0])
 
 
+def test_a_mute_writer_gives_rows_and_leaves_no_file(tmp_path):
+  mute = metrics.Mute(tmp_path / 'run', tensorboard=True, start=0.0)
+  row = mute.write(3, {'a/b': 1.5, 'updates': 7})
+  assert (row['step'], row['updates'], row['a/b']) == (3, 7, 1.5)
+  assert mute.truncate(0) == 0
+  mute.close()
+  assert not (tmp_path / 'run').exists()
+
+
 def test_host_measures_this_process():
   before = metrics.host()
   sum(i * i for i in range(300_000))

@@ -74,6 +74,13 @@ def test_a_second_interrupt_interrupts_and_a_second_term_waits():
   assert stop.exit_code == 143
 
 
+def test_only_what_was_noted_is_compared(tmp_path):
+  assert runtime.host_changes(tmp_path, {'cores': 2, 'hosts': 1}) == ''
+  assert runtime.host_changes(tmp_path, {'cores': 2, 'hosts': 1}) == ''
+  changes = runtime.host_changes(tmp_path, {'cores': 4, 'hosts': 2, 'new': 1})
+  assert changes == 'cores 2 is now 4, hosts 1 is now 2'
+
+
 def test_allocator_and_cores():
   program = 'from agentrl_jax import runtime; print(runtime.tune_allocator())'
   out = subprocess.run(

@@ -82,6 +82,19 @@ def test_a_killed_worker_is_told_of_in_one_line(tmp_path):
   assert 'was killed by SIGKILL; last checkpoint: iteration 3' in line
 
 
+def test_what_a_killed_worker_started_goes_with_it(tmp_path):
+  worker = (
+    'import os, subprocess, sys\n'
+    'sleep = "import time; time.sleep(60)"\n'
+    'p = subprocess.Popen([sys.executable, "-c", sleep])\n'
+    'print(p.pid, flush=True)\nos.kill(os.getpid(), 9)'
+  )
+  begun = time.monotonic()
+  done = run(tmp_path, worker)
+  assert done.returncode == supervisor.TRY_AGAIN
+  assert time.monotonic() - begun < 50 and not alive(int(done.stdout))
+
+
 WAIT = """
 import signal, sys, time
 def bye(*_):

@@ -97,3 +97,92 @@ def test_an_unknown_field_names_the_nearest():
     'config.train.row: unknown field; did you mean config.train.rows?'
   )
   assert validation.unknown('zzz', known) == 'config.zzz: unknown field'
+
+
+@pytest.mark.parametrize(
+  'given, good',
+  [
+    ((0, 0, 0), True),
+    ((4, 2, 8), True),
+    ((4, 4, 1), True),
+    ((4, 5, 8), False),
+    ((4, 0, 8), False),
+    ((4, 2, 0), False),
+    ((0, 2, 8), False),
+  ],
+)
+def test_experts_are_given_whole_or_not_at_all(given, good):
+  c = config.default()
+  names = 'num_experts', 'experts_per_token', 'd_expert'
+  c.model.update(dict(zip(names, given)))
+  found = validation.faults(c, config.flatten(c))
+  assert len(found) == (not good)
+  assert all(f'{given}: experts_per_token must be' in fault for fault in found)
+
+
+def test_experts_divide_over_their_devices():
+  c = config.default()
+  c.model.update(dict(num_experts=6, experts_per_token=2, d_expert=8))
+  c.mesh.expert = 4
+  (fault,) = validation.faults(c, config.flatten(c), num_devices=4)
+  assert fault == 'config.mesh.expert=4: must divide config.model.num_experts=6'
+  c.mesh.data, c.mesh.expert = 2, 2
+  assert not validation.faults(c, config.flatten(c), num_devices=4)
+
+
+@pytest.mark.parametrize(
+  'fields, hosts, words',
+  [
+    ({'distributed.coordinator': 'head'}, 1, 'HOST:PORT'),
+    ({'distributed.num_processes': 2}, 2, 'needs config.distributed.coord'),
+    (
+      {
+        'distributed.coordinator': 'a:1',
+        'distributed.num_processes': 2,
+        'distributed.process_id': 2,
+      },
+      2,
+      'must be below config.distributed.num_processes=2',
+    ),
+    ({'rollout.tasks': 15}, 2, 'config.rollout.tasks=15: must be a multiple'),
+    ({'sft.rows': 12, 'train.rows': 4}, 8, 'config.train.rows=4'),
+  ],
+)
+def test_hosts_are_told_of_what_they_cannot_share(fields, hosts, words):
+  c = config.default()
+  c.update_from_flattened_dict(fields)
+  with pytest.raises(config.ConfigError, match=words):
+    config.validate(c, num_hosts=hosts)
+
+
+@pytest.mark.parametrize(
+  'lengths, text',
+  [
+    ((100,), 'lengths that divide config.train.row_length=384'),
+    ((384,), 'lengths that divide'),
+    ((0,), 'lengths that divide'),
+    ((96.0,), 'lengths that divide'),
+    ((96, 192), 'must descend, each once'),
+    ((96, 96), 'must descend, each once'),
+  ],
+)
+def test_shorter_rows_divide_and_descend(lengths, text):
+  (fault,) = faults('train.shorter_rows', lengths)
+  assert fault.startswith('config.train.shorter_rows=') and text in fault
+  assert not faults('train.shorter_rows', (192, 96))
+
+
+def test_shorter_rows_and_rounded_weights_have_their_place():
+  c = config.default()
+  c.train.shorter_rows, c.distributed.coordinator = (96,), 'auto'
+  c.train.param_dtype, c.lora.rank = 'bfloat16', 8
+  found = '\n'.join(validation.faults(c, config.flatten(c)))
+  for text in (
+    "one shape; leave it () with config.distributed.coordinator='auto'",
+    "config.model.dtype='auto' must be 'bfloat16' as well",
+    'with config.lora.rank=8 adapters are float32',
+  ):
+    assert text in found, found
+  c = config.default()
+  c.train.param_dtype = c.model.dtype = 'bfloat16'
+  assert not validation.faults(c, config.flatten(c))
