@@ -67,7 +67,10 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
   except ValueError as e:
     out.append(f'config.text.style: {e}')
   try:
-    envs.make(config.env.name, **env_options(config)).close()
+    env = envs.make(config.env.name, **env_options(config))
+    env.close()
+    if config.advantage.estimator == 'vineppo':
+      out += _snapshot_faults(config.env.name, env)
   except (TypeError, ValueError) as e:
     out.append(f'config.env.options: {e}')
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
@@ -115,8 +118,24 @@ def _advantage_faults(c: ml_collections.ConfigDict) -> list[str]:
   estimator = _table_entry(advantages.ESTIMATORS, c.estimator)
   if c.estimator in advantages.VALUE_ESTIMATORS:
     estimator = functools.partial(estimator, values=np.zeros((2, 2)))
+  played = {
+    'remax': {'greedy_returns': np.zeros(2, np.float32)},
+    'vineppo': {'continuation_returns': np.zeros((2, 2, 1), np.float32)},
+  }
+  if c.estimator in played:
+    estimator = functools.partial(estimator, **played[c.estimator])
   given = (_turns(c.history_levels),)
   return _call_faults('advantage', estimator, c.options, given)
+
+
+def _snapshot_faults(name: str, env: Any) -> list[str]:
+  if hasattr(env, 'snapshot') and hasattr(env, 'restore'):
+    return []
+  return [
+    f"config.advantage.estimator='vineppo': goes on from snapshots, which "
+    f'{name!r} does not offer; give it snapshot() and restore(), or choose '
+    'another estimator'
+  ]
 
 
 def _correction_faults(part, arguments) -> list[str]:

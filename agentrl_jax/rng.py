@@ -47,7 +47,7 @@ def sampling_words(
     iteration: so that two iterations differ on the same task.
     task: name of the task.
     sample: member of the group, so that members differ.
-    attempt: of the same trajectory after an infrastructure failure.
+    attempt: tells several plays of one member apart.
     turn: of the trajectory.
   """
   return words(seed, 'sample', purpose, iteration, task, sample, attempt, turn)

@@ -323,9 +323,9 @@ def _learning_faults(c: ml_collections.ConfigDict) -> list[str]:
     )
   if c.advantage.whiten and estimator not in _WHITEN:
     faults.append(
-      f'config.advantage.whiten: estimator {estimator!r} compares within groups '
-      'or is whitened already: a constant group would no longer be 0; allowed '
-      f'with {", ".join(_WHITEN)}'
+      f'config.advantage.whiten: estimator {estimator!r} compares within '
+      'groups, whose constant ones would no longer be 0, or is whitened '
+      f'already; allowed with {", ".join(_WHITEN)}'
     )
   if c.rollout.group_size == 1 and c.train.constant_groups != 'keep':
     faults.append(

@@ -70,8 +70,14 @@ def test_siblings_of_the_main_job_differ_in_what_they_say():
     ({'advantage.options.scale': 'iqr'}, "scale='iqr'"),
     ({'advantage.options.sharp': '1'}, "'sharp'"),
     ({'loss.options.sharp': '1'}, "'sharp'"),
-    # Needs what a config lacks.
-    ({'advantage.estimator': 'vineppo'}, 'continuation_returns'),
+    (
+      {
+        'advantage.estimator': 'vineppo',
+        'env.name': 'agentrl_jax.envs.base:ToolEnv',
+        'env.options': '{}',
+      },
+      'snapshot',
+    ),
     ({'advantage.estimator': 'gae', 'advantage.options.lamb': '1'}, "'lamb'"),
     (
       {

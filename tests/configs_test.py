@@ -16,7 +16,7 @@ from agentrl_jax import config as config_lib
 ROOT = pathlib.Path(__file__).parents[1]
 NAMES = (
   'gigpo', 'grpo', 'reinforce', 'rloo', 'hgpo',
-  'ppo', 'dr_grpo', 'dapo', 'gspo', 'reinforce_pp',
+  'ppo', 'dr_grpo', 'dapo', 'gspo', 'reinforce_pp', 'remax',
 )  # fmt: skip
 
 
@@ -92,6 +92,15 @@ REAL = {
     'advantage.kl_in_reward': '0.1',
     'loss.weighting': 'token',
   },
+  'gae whitened': {'advantage.estimator': 'gae', 'advantage.whiten': 'true'},
+  'remax': {'advantage.estimator': 'remax'},
+  'vineppo': {'advantage.estimator': 'vineppo'},
+  'vineppo of some': {
+    'advantage.estimator': 'vineppo',
+    'advantage.valued_turns': '1',
+    'advantage.continuations': '2',
+    'advantage.whiten': 'true',
+  },
   'refill': {'train.constant_groups': 'refill'},
   **{
     proximal: {'loss.proximal': proximal, 'loss.correction': EVERY}
@@ -126,6 +135,9 @@ def test_the_doctor_finds_nothing(name, tmp_path, sampler, plain):
   assert row['updates'] == 1 and row['train/grad_norm'] > 0
   if name == 'reinforce_pp':  # the reference is the policy itself
     assert row['reward/kl'] == pytest.approx(0, abs=1e-4)
+  # Three groups of four, of one, two or three turns.
+  played = {'remax': 3, 'vineppo': 4 * 4 * (1 + 2 + 3), 'vineppo of some': 24}
+  assert row.get('counterfactual/episodes') == played.get(name)
   if 'gae' in name:
     assert row['value/loss'] > 0 and (weights['value']['kernel'] != 0).any()
   if name in ('recomputed', 'latest', 'interpolated'):

@@ -39,9 +39,15 @@ def test_the_table_covers_what_it_should():
     'advantages/',
     'losses/',
     'rollout/collate',
+    'rollout/credit',
+    'rollout/counterfactual',
+    'rollout/updates',
     'rollout/selection',
     'rollout/anchors',
-    'sampler/',
+    'sampler/logits',
+    'sampler/decode',
+    'sampler/engine',
+    'sampler/lane',
     'learner/objective',
   ):
     assert any(part.startswith(wanted) for part in parts), wanted
@@ -67,8 +73,10 @@ def test_a_text_that_does_not_stand_once_is_refused(tmp_path, text, count):
 
 @pytest.mark.parametrize('alive', [True, False])
 def test_a_survivor_fails_the_run_and_is_named(monkeypatch, capsys, alive):
-  monkeypatch.setattr(mutations, 'healthy', lambda chosen: True)
-  monkeypatch.setattr(mutations, 'lives', lambda m: alive and m == MUTANTS[3])
+  monkeypatch.setattr(mutations, 'healthy', lambda *_: True)
+  monkeypatch.setattr(
+    mutations, 'lives', lambda m, _: alive and m == MUTANTS[3]
+  )
   assert mutations.main([]) == alive
   printed = capsys.readouterr().out.splitlines()
   assert len(printed) == len(MUTANTS) + 1
@@ -81,7 +89,7 @@ def test_a_survivor_fails_the_run_and_is_named(monkeypatch, capsys, alive):
 
 def test_a_text_that_is_gone_fails_the_run_and_is_told(monkeypatch, capsys):
   gone = mutations.Mutant('losses/clamp.py', 'no such text', 'x', ())
-  monkeypatch.setattr(mutations, 'healthy', lambda chosen: True)
+  monkeypatch.setattr(mutations, 'healthy', lambda *_: True)
   monkeypatch.setattr(mutations, 'mutants', lambda: [gone])
   assert mutations.main([]) == 1
   printed = capsys.readouterr().out
@@ -90,7 +98,7 @@ def test_a_text_that_is_gone_fails_the_run_and_is_told(monkeypatch, capsys):
 
 
 def test_tests_that_fail_anyway_notice_nothing(monkeypatch, capsys):
-  monkeypatch.setattr(mutations, 'healthy', lambda chosen: False)
+  monkeypatch.setattr(mutations, 'healthy', lambda *_: False)
   assert mutations.main(['--only=0']) == 1
   assert 'without any mutant' in capsys.readouterr().out
 
@@ -98,6 +106,40 @@ def test_tests_that_fail_anyway_notice_nothing(monkeypatch, capsys):
 def test_an_unknown_number_is_told():
   with pytest.raises(SystemExit):
     mutations.main([f'--only={len(MUTANTS)}'])
+
+
+def test_some_files_alone_by_their_numbers_in_the_whole(monkeypatch, capsys):
+  monkeypatch.setattr(mutations, 'healthy', lambda *_: True)
+  monkeypatch.setattr(mutations, 'lives', lambda *_: False)
+  assert mutations.main(['--files=rollout/credit.py,sampler/lane']) == 0
+  *lines, last = capsys.readouterr().out.splitlines()
+  numbers = [int(line.split()[0]) for line in lines]
+  files = {MUTANTS[n].file for n in numbers}
+  assert files == {'rollout/credit.py', 'sampler/lane.py'}
+  assert len(numbers) == len(set(numbers)) >= 10
+  with pytest.raises(SystemExit):
+    mutations.main(['--files=nothing'])
+
+
+def test_a_fault_is_planted_in_a_copy_of_the_tree_that_was_copied(
+  monkeypatch, tmp_path
+):
+  mutant, seen = MUTANTS[0], []
+  path = tmp_path / 'agentrl_jax' / mutant.file
+  path.parent.mkdir(parents=True)
+  (tmp_path / 'tests').mkdir()
+  (tmp_path / '.pytest.ini').touch()
+  path.write_text(f'x = """{mutant.text}"""')
+  monkeypatch.setattr(
+    mutations,
+    'passes',
+    lambda root, tests: seen.append(
+      (root / 'agentrl_jax' / mutant.file).read_text()
+    ),
+  )
+  assert not mutations.lives(mutant, tmp_path)
+  assert seen == [f'x = """{mutant.fault}"""']
+  assert mutant.text in path.read_text()  # for the next one
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ class Collector:
     self.interrupt_at = -1
     self._reward, self._reason = reward, reason
 
-  def collect(self, entries, draws, on_finish=None):
+  def collect(self, entries, draws, on_finish=None, on_state=None):
     self.calls.append((draws.purpose, draws.iteration, list(entries)))
     if len(self.calls) == self.interrupt_at:
       raise loop.Interrupted
@@ -413,7 +413,7 @@ def test_input_dependence_is_measured_on_the_interval(tmp_path):
   one, collector = trainer(tmp_path, **sets)
   collect = collector.collect
 
-  def asked(entries, draws, on_finish=None):
+  def asked(entries, draws, on_finish=None, on_state=None):
     """Every task has a prompt of its own."""
     played = collect(entries, draws, on_finish)
     return [made.with_first(t, 3 + t.task.index) for t in played]

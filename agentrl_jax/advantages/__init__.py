@@ -3,7 +3,8 @@
 `ESTIMATORS[name](turns, **options) -> [B, S]` and `TOKEN_ESTIMATORS[name](
 token_rewards [B, T], values [B, T] or None, group_ids [B], mask [B, T],
 **options) -> [B, T]` are what configs name: a name is in one of the tables and
-so says the level. VALUE_ESTIMATORS take `values`, of a learned value function.
+so says the level. VALUE_ESTIMATORS take `values`, of a learned value function;
+PLAYED_ESTIMATORS take returns of episodes that are played for comparison.
 """
 
 from agentrl_jax.advantages import estimators
@@ -44,6 +45,7 @@ from agentrl_jax.advantages.whitened import (
 
 __all__ = [
   'ESTIMATORS',
+  'PLAYED_ESTIMATORS',
   'TOKEN_ESTIMATORS',
   'VALUE_ESTIMATORS',
   'action_advantages',
@@ -110,3 +112,5 @@ TOKEN_ESTIMATORS = {
 }
 
 VALUE_ESTIMATORS = frozenset({'gae', 'token_gae'})
+
+PLAYED_ESTIMATORS = frozenset({'remax', 'vineppo'})

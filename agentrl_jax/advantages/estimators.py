@@ -182,8 +182,9 @@ def pass_at_k(turns: TurnBatch, **options) -> chex.Array:
 
 
 def remax(turns: TurnBatch, *, greedy_returns: chex.Array) -> chex.Array:
-  """`baselines.remax`; greedy_returns [B]."""
+  """`baselines.remax`; greedy_returns [B], NaN = not known: 0."""
   totals, mask = _outcomes(turns)
+  mask &= ~jnp.isnan(greedy_returns)
   return _to_turns(turns, baselines.remax(totals, greedy_returns, mask))
 
 

@@ -117,11 +117,18 @@ def vineppo(
   *,
   gamma: float = 1.0,
 ) -> chex.Array:
-  """Takes one-step differences of Monte-Carlo values.
+  """Takes differences of Monte-Carlo values between states that have one.
 
       A_t = r_t + γ V_{t+1} - V_t,   V_t = mean of K continuations from s_t
 
-  `gae` with lam=0 and values measured by sampling, not learned.
+  `gae` with lam=0 and values measured by sampling, not learned. Where only some
+  states were valued, the turns from one to the next share the difference over
+  all of them (segments, as in SPO, Guo et al. 2025, arXiv:2505.23564):
+
+      A_t = Σ_{i=k}^{n-1} γ^{i-k} r_i + γ^{n-k} V_n - V_k,   k <= t < n
+
+  With the first state alone valued it is the episode's discounted return less
+  a measured baseline, the same for all its turns.
 
   Args:
     turn_rewards: [B, S] float32.
@@ -131,28 +138,31 @@ def vineppo(
     gamma: discount per turn, the one of the continuations.
 
   Returns:
-    [B, S] float32, 0 where masked and where a value is unknown because no
-    continuation was taken.
+    [B, S] float32, 0 where masked and before the first state with a value.
 
   Reference: Kazemnejad et al. 2024, arXiv:2410.01679, Eq. 6.
   """
   chex.assert_rank([turn_rewards, continuation_returns], [2, 3])
-  taken = ~jnp.isnan(continuation_returns)
+  taken = ~jnp.isnan(continuation_returns) & turn_mask[..., None]
   total = jnp.sum(jnp.where(taken, continuation_returns, 0), axis=-1)
   count = jnp.sum(taken, axis=-1)
-  # NaN of an unknown value spreads to the two differences that read it: `gae`
-  # would carry it on to all turns before, since 0 · NaN is NaN.
-  values = jnp.where(count > 0, total / jnp.maximum(count, 1), jnp.nan)
-
-  def step(next_value, now):
-    reward, value, counts = now
-    difference = reward + gamma * next_value - value
-    after = jnp.where(counts, value, next_value)
-    return after, jnp.where(counts, difference, 0.0)
-
+  known = count > 0
+  values = jnp.where(known, total / jnp.maximum(count, 1), 0)
   rewards = jnp.where(turn_mask, turn_rewards, 0).astype(jnp.float32)
-  start = jnp.zeros(rewards.shape[0])
-  _, advantages = jax.lax.scan(
-    step, start, (rewards.T, values.T, turn_mask.T), reverse=True
+
+  def earn(ahead, now):
+    reward, value, is_known, counts = now
+    earned = jnp.where(counts, reward + gamma * ahead, ahead)
+    return jnp.where(is_known, value, earned), earned - value
+
+  def share(current, now):
+    difference, is_known = now
+    current = jnp.where(is_known, difference, current)
+    return current, current
+
+  start = jnp.zeros(rewards.shape[0], jnp.float32)
+  _, differences = jax.lax.scan(
+    earn, start, (rewards.T, values.T, known.T, turn_mask.T), reverse=True
   )
-  return jnp.nan_to_num(advantages.T, nan=0.0)
+  _, advantages = jax.lax.scan(share, start, (differences, known.T))
+  return jnp.where(turn_mask, advantages.T, 0.0)

@@ -224,6 +224,8 @@ class Assigner:
   def __init__(self, config: ml_collections.ConfigDict):
     c = config.advantage
     self._kl_coef, self._bootstrap = c.kl_in_reward, c.bootstrap
+    self._whitens = c.whiten
+    self._plays = c.estimator in advantages.PLAYED_ESTIMATORS
     self.per_token = c.estimator in advantages.TOKEN_ESTIMATORS
     self.needs_values = c.estimator in advantages.VALUE_ESTIMATORS
     table = (
@@ -234,6 +236,7 @@ class Assigner:
     )
     self._estimate = jax.jit(estimator)
     self._measure = jax.jit(advantages.diagnostics)
+    self._whiten = jax.jit(advantages.whiten)
 
   @property
   def needs_reference(self) -> bool:
@@ -243,44 +246,69 @@ class Assigner:
   @property
   def is_alone(self) -> bool:
     """Whether turns are all that the estimator reads."""
-    return not (self.per_token or self.needs_values or self._kl_coef)
+    return not (
+      self.per_token
+      or self.needs_values
+      or self._kl_coef
+      or self._whitens
+      or self._plays
+    )
 
   def by_turn(self, turns: TurnBatch) -> jax.Array:
     """What the estimator makes of turns; only where it `is_alone`."""
     return self._estimate(turns)
 
-  def __call__(self, turns: TurnBatch, made: Lines) -> Credit:
+  def __call__(
+    self,
+    turns: TurnBatch,
+    made: Lines,
+    *,
+    trained: Sequence[int] | None = None,
+    played: Mapping[str, np.ndarray] | None = None,
+  ) -> Credit:
     """Returns the credit of an iteration.
 
     Args:
       turns: rewards, groups, anchors; statistics of groups see no KL.
       made: lines, with what the estimator needs.
+      trained: trajectories whose advantages are whitened, where they are; the
+        others' become 0. None = all.
+      played: what `counterfactual.explore` found.
     """
     size = turns.turn_mask.shape[1]
     kl = np.zeros(made.turn.shape, np.float32)
     if self._kl_coef:
       apart = made.behavior_logprobs - made.reference_logprobs
       kl = np.where(made.turn >= 0, self._kl_coef * apart, 0)
-    extra = {}
+    extra = dict(played or {})
     if self.needs_values and self._bootstrap == 'limit':
       extra['bootstrap_values'] = made.last_values
     if self.per_token:
       out, values, mask = self._over_tokens(turns, made, kl, extra)
-      counts = turn_sums(made, mask, size)
-      by_turn = turn_sums(made, out, size) / np.maximum(counts, 1)
     else:
       out, values, mask = self._over_turns(turns, made, kl, extra)
-      by_turn = out
+    returns = None if values is None else np.where(mask, out + values, 0)
+    if self._whitens:
+      out = self._whitened(out, mask, trained)
+    by_turn = out
+    if self.per_token:
+      counts = turn_sums(made, mask, size)
+      by_turn = turn_sums(made, out, size) / np.maximum(counts, 1)
     measured = jax.device_get(self._measure(turns, by_turn))
     measures = {f'advantage/{k}': float(v) for k, v in measured.items()}
-    returns = None
     if values is not None:
-      returns = np.where(mask, out + values, 0)
       measures |= _value_measures(values, returns, mask)
     if self._kl_coef:
       total = float(kl.sum()) / self._kl_coef
       measures['reward/kl'] = total / max(int((made.turn >= 0).sum()), 1)
     return Credit(out, by_turn, self.per_token, values, returns, measures)
+
+  def _whitened(self, out, mask, trained):
+    """Advantages to mean 0 and std 1 over turns or tokens trained on."""
+    counts = mask
+    if trained is not None:
+      counts = mask & np.isin(np.arange(len(mask)), trained)[:, None]
+    return np.asarray(self._whiten(out, counts))
 
   def _over_tokens(self, turns, made, kl, extra):
     mask = made.turn >= 0

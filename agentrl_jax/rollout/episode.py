@@ -1,8 +1,11 @@
 """One episode while it runs: its contexts, its turns, why it ended."""
 
+import copy
 import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+
+import numpy as np
 
 from agentrl_jax import types
 from agentrl_jax.rollout import truncation
@@ -159,6 +162,23 @@ class Episode:
   @property
   def num_turns(self) -> int:
     return len(self._turns)
+
+  @property
+  def tokens(self) -> tuple[int, ...]:
+    """All tokens of the context that grows."""
+    return tuple(self._streams[-1].tokens)
+
+  def fork(self, sample: int) -> 'Episode':
+    """Returns another episode with the same past and a future of its own.
+
+    Args:
+      sample: its member of the group.
+    """
+    other = copy.copy(self)
+    other.sample, other.kept = sample, 0
+    other._turns = list(self._turns)
+    other._streams = [stream.copy() for stream in self._streams]
+    return other
 
   def begin(
     self,

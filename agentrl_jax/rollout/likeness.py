@@ -2,19 +2,27 @@
 
 difflib's ratio is 2 M / T: M characters in matching blocks, T in both texts.
 Blocks follow each other in both texts, so that M is at most the length of the
-longest common subsequence, and that at most the characters in common. Each
-bound costs a fraction of the next; what they leave is decided by the blocks
+longest common subsequence, and that at most the characters in common: all of
+them, or the frequent ones beside a subsequence of the others. Each bound costs
+a fraction of the next; what they leave is decided by the blocks
 themselves, found as difflib finds them, until the answer is certain.
+
+The characters outside a longest common subsequence are a distance, d = T - 2 L:
+a text near one cluster is far from those that this one is far from, unasked
+(|d(a, c) - d(a, b)| <= d(b, c)).
 """
 
 import bisect
-import difflib
+import collections
 from collections.abc import Sequence
 
 import numpy as np
 from rapidfuzz import distance, process
 
-_BINS = 128  # of characters by code point; what shares a bin counts as equal
+# Characters by code point; what shares a bin counts as equal. Frequent ones
+# have bins of their own, behind the others'.
+_BINS, _POINTS = 64, 4096
+_ONES = np.ones(2 * _BINS, np.float32)
 _LESS = 1 - 1e-9  # a hair below the threshold: rounding rules nothing out
 
 
@@ -29,8 +37,13 @@ class Clusters:
     self._threshold = threshold
     self._known: dict[str, int] = {}
     self._firsts: list[str] = []
-    self._counts = np.zeros((8, _BINS), np.int32)
+    self._counts = np.zeros((8, 2 * _BINS), np.float32)
     self._lengths = np.zeros(8, np.int64)
+    self._others: list[str] = []  # the firsts without frequent characters
+    self._frequent: dict[int, None] = {}  # as str.translate takes them
+    self._bins = np.arange(_POINTS) % _BINS
+    # [i, j]: first members i and j are at least so far apart.
+    self._apart = np.zeros((8, 8), np.int32)
 
   def find(self, text: str) -> int:
     """Returns the text's cluster: 0, 1, ... in order of first members.
@@ -43,38 +56,95 @@ class Clusters:
     return self._known[text]
 
   def _search(self, text: str) -> int:
-    num, counts = len(self._firsts), _counts(text)
+    num = len(self._firsts)
+    if not num:
+      self._frequent = _frequent(text)
+      for point in self._frequent:
+        self._bins[point % _POINTS] = _BINS + point % _BINS
+    counts, others = self._count(text), text.translate(self._frequent)
     totals = self._lengths[:num] + len(text)
-    common = np.minimum(self._counts[:num], counts).sum(-1)
-    places = np.flatnonzero(2.0 * common >= self._threshold * totals * _LESS)
+    furthest = totals * (1 - self._threshold * _LESS)
+    common = np.minimum(self._counts[:num], counts)
+    apart = totals - 2 * (common @ _ONES).astype(np.int64)  # at least
+    places = np.flatnonzero(apart <= furthest)
+    if len(places) > 1:
+      # Edited from one that is known, it is mostly made of the same characters.
+      pivot = places[(apart[places] / totals[places]).argmin()]
+      shared = distance.LCSseq.similarity(self._firsts[pivot], text)
+      far = totals[pivot] - 2 * shared
+      np.maximum(apart, self._apart[pivot, :num] - far, out=apart)
+      apart[pivot] = far
+      places = np.flatnonzero(apart <= furthest)
     if len(places):
-      common = process.cdist(
-        [text],
-        [self._firsts[i] for i in places],
-        scorer=distance.LCSseq.similarity,
-        score_cutoff=int(self._threshold * totals[places].min() * _LESS / 2),
-      )[0]
-      places = places[2.0 * common / totals[places] >= self._threshold]
+      shared = _subsequences(others, [self._others[i] for i in places.tolist()])
+      shared += (common[places, _BINS:] @ _ONES[_BINS:]).astype(np.int64)
+      apart[places] = totals[places] - 2 * shared
+      places = places[apart[places] <= furthest[places]]
     if len(places):
-      index = difflib.SequenceMatcher(None, '', text).b2j
+      shared = _subsequences(text, [self._firsts[i] for i in places.tolist()])
+      apart[places] = totals[places] - 2 * shared
+      places = places[apart[places] <= furthest[places]]
+    if len(places):
+      index = _rare(text)
       for i in places.tolist():
         if _alike(self._firsts[i], text, index, self._threshold):
           return i
-    self._add(text, counts)
+    self._add(text, others, counts, apart)
     return num
 
-  def _add(self, text: str, counts: np.ndarray) -> None:
-    num = len(self._firsts)
-    if num == len(self._counts):
-      self._counts = np.concatenate([self._counts, np.zeros_like(self._counts)])
-      self._lengths = np.resize(self._lengths, 2 * num)
+  def _count(self, text: str) -> np.ndarray:
+    """Counts characters by bin."""
+    points = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
+    bins = self._bins[points & (_POINTS - 1)]
+    return np.bincount(bins, minlength=2 * _BINS).astype(np.float32)
+
+  def _add(
+    self,
+    text: str,
+    others: str,
+    counts: np.ndarray,
+    apart: np.ndarray,
+  ) -> None:
+    num, size = len(self._firsts), len(self._counts)
+    if num == size:
+      self._counts = np.pad(self._counts, ((0, size), (0, 0)))
+      self._lengths = np.pad(self._lengths, (0, size))
+      self._apart = np.pad(self._apart, (0, size))
     self._firsts.append(text)
+    self._others.append(others)
     self._counts[num], self._lengths[num] = counts, len(text)
+    self._apart[num, :num] = self._apart[:num, num] = apart
 
 
-def _counts(text: str) -> np.ndarray:
-  points = np.frombuffer(text.encode('utf-32-le', 'surrogatepass'), np.uint32)
-  return np.bincount(points % _BINS, minlength=_BINS)
+def _subsequences(text: str, others: Sequence[str]) -> np.ndarray:
+  """Returns the lengths of longest common subsequences with other texts."""
+  scorer = distance.LCSseq.similarity
+  return process.cdist([text], others, scorer=scorer, dtype=np.int64)[0]
+
+
+def _frequent(text: str) -> dict[int, None]:
+  """Returns the most frequent characters, which make up half of a text."""
+  found, covered = {}, 0
+  for letter, count in collections.Counter(text).most_common():
+    if covered >= len(text) / 2:
+      break
+    found[ord(letter)] = None
+    covered += count
+  return found
+
+
+def _rare(text: str) -> dict[str, list[int]]:
+  """Returns `SequenceMatcher(b=text).b2j`: places of characters that count."""
+  most = len(text) // 100 + 1 if len(text) >= 200 else len(text)
+  index = {}
+  for letter, count in collections.Counter(text).items():
+    if count <= most:
+      at, places = -1, []
+      for _ in range(count):
+        at = text.index(letter, at + 1)
+        places.append(at)
+      index[letter] = places
+  return index
 
 
 def _alike(
@@ -84,12 +154,12 @@ def _alike(
 
   Args:
     a, b: texts, not both empty.
-    index: `SequenceMatcher.b2j` of b: places of the characters that count.
+    index: `_rare` of b.
     threshold: in (0, 1].
   """
   total = len(a) + len(b)
-  rows = [(i, index[c]) for i, c in enumerate(a) if c in index]
-  starts = [i for i, _ in rows]
+  starts = [i for i, c in enumerate(a) if c in index]
+  rows = [(i, index[a[i]]) for i in starts]
   gaps = [(0, len(a), 0, len(b))]
   matched, possible = 0, min(len(a), len(b))
   while gaps and 2.0 * matched / total < threshold:

@@ -22,11 +22,40 @@ from agentrl_jax.rollout.episode import Episode, Language, Limits
 
 
 @dataclasses.dataclass(frozen=True)
+class Start:
+  """A state of an episode in which a turn is about to be drawn.
+
+  Attributes:
+    snapshot: of the environment.
+    episode: its past; to be forked, never continued itself.
+  """
+
+  snapshot: Any
+  episode: Episode
+
+
+@dataclasses.dataclass(frozen=True)
 class Entry:
-  """A trajectory to collect: member `sample` of the group of `task`."""
+  """A trajectory to collect: member `sample` of the group of `task`.
+
+  Attributes:
+    attempt: tells several plays of one member apart.
+    start: where it goes on from, None = the beginning. The trajectory then
+      holds the turns before it as well.
+  """
 
   task: types.Task
   sample: int
+  attempt: int = 0
+  start: Start | None = None
+
+  @property
+  def name(self) -> tuple[str, int, int]:
+    """What its sampling keys are made of."""
+    return self.task.name, self.sample, self.attempt
+
+
+OnState = Callable[[Entry, Start], None]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,22 +127,34 @@ class Collector:
     entries: Sequence[Entry],
     draws: Draws,
     on_finish: Callable[[types.Trajectory], None] | None = None,
+    on_state: OnState | None = None,
   ) -> list[types.Trajectory]:
     """Plays every entry once.
 
     Args:
-      entries: what to play; one that comes again draws other samples.
+      entries: what to play.
       draws: keys and temperature.
       on_finish: called with each trajectory as it ends, in order of ending.
+      on_state: called with each state before its turn is drawn; needs an
+        environment with snapshots.
 
     Returns:
       Trajectories in the order of `entries`.
 
     Raises:
+      ValueError: two entries would draw the same samples.
       Interrupted: `should_stop` said so; slots and environments are freed.
       TooManyFailures: the breaker said so; freed likewise.
     """
-    run = _Run(self, entries, draws, on_finish)
+    names = collections.Counter(entry.name for entry in entries)
+    twice = [name for name, count in names.items() if count > 1]
+    if twice:
+      raise ValueError(
+        f'entry {twice[0]} (task, sample, attempt) stands '
+        f'{names[twice[0]]} times and would be sampled alike each time: give '
+        'each a sample or an attempt of its own'
+      )
+    run = _Run(self, entries, draws, on_finish, on_state)
     try:
       while not run.finished:
         if self._should_stop():
@@ -129,7 +170,7 @@ class Collector:
 class _Run:
   """State of one `collect`: who waits, who plays, in which slot."""
 
-  def __init__(self, collector, entries, draws, on_finish):
+  def __init__(self, collector, entries, draws, on_finish, on_state):
     self._engine = collector.engine
     self._pool = collector._pool
     self._tickets = collector._tickets
@@ -138,12 +179,14 @@ class _Run:
     self._deadline_s = collector._episode_deadline_s
     self._breaker = collector._breaker
     self._draws = draws
-    self._on_finish = on_finish
+    self._on_finish, self._on_state = on_finish, on_state
+    self._entries = entries
     self._episodes = [
-      Episode(e.task, e.sample, collector._language, collector._limits)
+      e.start.episode.fork(e.sample)
+      if e.start is not None
+      else Episode(e.task, e.sample, collector._language, collector._limits)
       for e in entries
     ]
-    self._attempts = _attempts(entries)
     self._envs = [None] * len(entries)
     self._slots = [None] * len(entries)
     self._player = {}  # slot -> episode index
@@ -182,7 +225,7 @@ class _Run:
       if action is None:
         self._finish(i)
       else:
-        self._submit(i, action, _stepping(self._envs[i], action))
+        self._submit(i, action, self._stepping(i, action))
     self._take(block=False)
 
   def abandon(self) -> None:
@@ -195,12 +238,28 @@ class _Run:
 
   def _opening(self, i):
     make_env, episode = self._make_env, self._episodes[i]
+    start, keep = self._entries[i].start, self._on_state is not None
 
     def work():
       env = make_env()
+      if start is not None:
+        env.restore(start.snapshot)
+        return env, None, start.snapshot
       observation = env.reset(episode.task, sample=episode.sample)
       episode_lib.checked_observation(observation)
-      return env, (env.system, observation, env.state_key(), env.tools)
+      first = env.system, observation, env.state_key(), env.tools
+      return env, first, env.snapshot() if keep else None
+
+    return work
+
+  def _stepping(self, i, action):
+    env, keep = self._envs[i], self._on_state is not None
+
+    def work():
+      result = episode_lib.checked_result(env.step(action))
+      if result.done:
+        return result, None, None
+      return result, env.state_key(), env.snapshot() if keep else None
 
     return work
 
@@ -239,16 +298,20 @@ class _Run:
           self._envs[i] = None  # a thread may still be inside: not closed
           if self._left(i) <= 0:
             self._overdue(i)
-        new = ()
+        new, snapshot = (), None
       elif action is None:
-        self._envs[i], first = result
-        new = episode.begin(*first)
+        self._envs[i], first, snapshot = result
+        new = episode.tokens if first is None else episode.begin(*first)
       else:
-        new = episode.answer(action, *result)
+        *answer, snapshot = result
+        new = episode.answer(action, *answer)
       if episode.stop_reason is not None:
         self._finish(i)
-      else:
-        self._request(i, new)
+        continue
+      if self._on_state is not None:
+        start = Start(snapshot, episode.fork(episode.sample))
+        self._on_state(self._entries[i], start)
+      self._request(i, new)
 
   def _request(self, i, new):
     episode, draws = self._episodes[i], self._draws
@@ -262,7 +325,7 @@ class _Run:
         draws.iteration,
         episode.task.name,
         episode.sample,
-        self._attempts[i],
+        self._entries[i].attempt,
         episode.num_turns,
       ),
       temperature=draws.temperature,
@@ -284,28 +347,9 @@ class _Run:
       self._breaker.check(self._failed, len(self._episodes))
 
 
-def _attempts(entries: Sequence[Entry]) -> list[int]:
-  """Counts how often each entry stood before: two plays are never one."""
-  seen: collections.Counter = collections.Counter()
-  out = []
-  for entry in entries:
-    key = entry.task.name, entry.sample
-    out.append(seen[key])
-    seen[key] += 1
-  return out
-
-
 def _close(env):
   """What an environment raises when its episode is over costs nothing."""
   try:
     env.close()
   except Exception as e:  # noqa: BLE001 (whatever a world raises)
     logging.getLogger(__name__).warning('closing an environment: %r', e)
-
-
-def _stepping(env, action):
-  def work():
-    result = episode_lib.checked_result(env.step(action))
-    return result, None if result.done else env.state_key()
-
-  return work

@@ -121,17 +121,20 @@ def gae(rewards, values, mask, gamma, lam, bootstrap):
 
 
 def vineppo(rewards, continuations, mask, gamma):
-  """Differences of means over what was sampled; None where nothing was."""
+  """Differences of means from one state with a mean to the next."""
   out = np.zeros(rewards.shape)
   for b in range(len(rewards)):
-    later = 0.0
-    for s in reversed(range(rewards.shape[1])):
-      if mask[b, s]:
-        seen = continuations[b, s][~np.isnan(continuations[b, s])]
-        value = seen.astype(np.float64).mean() if seen.size else None
-        if later is not None and value is not None:
-          out[b, s] = float(rewards[b, s]) + gamma * later - value
-        later = value
+    turns = np.flatnonzero(mask[b])
+    seen = {s: continuations[b, s].astype(np.float64) for s in turns}
+    seen = {s: x[~np.isnan(x)] for s, x in seen.items()}
+    known = [k for k, s in enumerate(turns) if seen[s].size]
+    for k, end in zip(known, [*known[1:], len(turns)]):
+      earned = [
+        gamma**i * float(rewards[b, s]) for i, s in enumerate(turns[k:end])
+      ]
+      after = seen[turns[end]].mean() if end < len(turns) else 0.0
+      value = sum(earned) + gamma ** (end - k) * after - seen[turns[k]].mean()
+      out[b, turns[k:end]] = value
   return out
 
 

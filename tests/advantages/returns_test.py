@@ -39,21 +39,23 @@ class ReturnsTest(chex.TestCase):
     np.testing.assert_array_equal(out, [[0.25, 0, -1]])
     np.testing.assert_array_equal(returns, [[1.25, 0, 2]])
 
+  @chex.variants(with_jit=True, without_jit=True)
   def test_vineppo_by_hand(self):
     # V = mean of two continuations: 0.5, 1.0, then one continuation taken: 0.
-    # A = 1 - .5, 0 - 1, 2 + 0 - 0; a turn without any continuation: 0, and so
-    # is the turn before it, whose next value is unknown.
+    # A = 0 + 1 - .5, 0 + 0 - 1, 2 + 0 - 0. Below, the second state has no
+    # value: its turn shares 0 + 0 + .5 - 1 with the first; then 2 - .5. Masked
+    # turns neither earn nor have a value.
     nan = np.nan
     continuations = jnp.array(
       [
-        [[0.0, 1.0], [1.0, 1.0], [0.0, nan]],
-        [[0.0, 1.0], [nan, nan], [0.5, 0.5]],
+        [[0.0, 1.0], [1.0, 1.0], [9.0, 9.0], [0.0, nan]],
+        [[1.0, 1.0], [nan, nan], [9.0, 9.0], [0.5, 0.5]],
       ]
     )
-    rewards = jnp.array([[0.0, 0.0, 2.0], [0.0, 0.0, 2.0]])
-    mask = jnp.ones((2, 3), bool)
-    out = advantages.vineppo(rewards, continuations, mask)
-    np.testing.assert_array_equal(out, [[0.5, -1, 2], [0, 0, 1.5]])
+    rewards = jnp.array([[0.0, 0.0, 9.0, 2.0]] * 2)
+    mask = jnp.array([[True, True, False, True]] * 2)
+    out = self.variant(advantages.vineppo)(rewards, continuations, mask)
+    np.testing.assert_array_equal(out, [[0.5, -1, 0, 2], [-0.5, -0.5, 0, 1.5]])
 
   def test_oracle_over_random_cases(self):
     f = jax.jit(lambda r, m: advantages.discounted_returns(r, m, gamma=0.9))
@@ -77,13 +79,14 @@ class ReturnsTest(chex.TestCase):
       want = np.where(mask, want + np.where(mask, values, 0), 0)
       np.testing.assert_allclose(returns, want, rtol=1e-5, atol=1e-5)
 
-  def test_an_unknown_value_silences_the_two_turns_that_read_it(self):
-    # V = 1, 1, ?, 1, no reward: 0, and 0 for the turns beside the unknown one;
-    # the last turn leaves a value of 1 behind: -1. With V = 3 first: 1 - 3.
+  def test_only_the_first_state_valued_is_a_measured_baseline(self):
+    # Rewards 1, 0, 2 at gamma .5: 1 + 2/4 - .75 = .75, for all three turns.
+    # Valued from the second state on: 0 before, then 0 + .5*2 - .75 = .25.
     nan = np.nan
-    values = jnp.array([[3.0, 1.0, nan, 1.0]])[..., None]
-    out = advantages.vineppo(jnp.zeros((1, 4)), values, jnp.ones((1, 4), bool))
-    np.testing.assert_array_equal(out, [[-2, 0, 0, -1]])
+    values = jnp.array([[0.75, nan, nan], [nan, 0.75, nan]])[..., None]
+    rewards, mask = jnp.array([[1.0, 0.0, 2.0]] * 2), jnp.ones((2, 3), bool)
+    out = advantages.vineppo(rewards, values, mask, gamma=0.5)
+    np.testing.assert_array_equal(out, [[0.75] * 3, [0, 0.25, 0.25]])
 
   def test_vineppo_oracle_over_random_cases(self):
     f = jax.jit(lambda r, c, m: advantages.vineppo(r, c, m, gamma=0.9))
@@ -92,7 +95,7 @@ class ReturnsTest(chex.TestCase):
       rewards, mask = t['turn_rewards'], t['turn_mask']
       rng = np.random.default_rng(seed)
       continuations = rng.normal(size=(*mask.shape, 3)).astype(np.float32)
-      continuations[rng.random(continuations.shape) < 0.4] = np.nan
+      continuations[rng.random(continuations.shape) < 0.6] = np.nan
       want = oracles.vineppo(rewards, continuations, mask, 0.9)
       got = f(rewards, continuations, mask)
       np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

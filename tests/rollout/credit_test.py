@@ -240,3 +240,58 @@ def test_explained_variance_by_hand():
   # Returns 1 1 0 0, left 0.5 0.5 0 0: 1 - (1/16) / (1/4).
   assert out.measures['value/explained_variance'] == pytest.approx(0.75)
   assert out.measures['value/mean'] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize('trained', [None, [0, 1]])
+def test_advantages_are_whitened_over_turns_by_hand(trained):
+  zero = np.zeros((3, 6), np.float32)
+  c = fields('gae', options={'lam': 1.0}, whiten=True)
+  given = lines(values=zero)
+  out = credit.Assigner(c)(credit.turns(GROUPS, c, 0), given, trained=trained)
+  # Four turns of 1, 1, 0, 0: mean 1/2, sample variance 4 (1/2)² / 3 = 1/3.
+  want = 0.5 / np.sqrt(1 / 3)
+  np.testing.assert_allclose(
+    out.advantages, want * np.array([[1, 1, 0], [-1, -1, 0], [0] * 3]), 1e-5
+  )
+  # What values are fitted to is not.
+  np.testing.assert_allclose(out.returns[:2, :2], [[1, 1], [0, 0]])
+
+
+def test_advantages_are_whitened_over_tokens_by_hand():
+  given = lines(values=np.zeros((3, 6), np.float32))
+  out = assign('token_gae', given, options={'lam': 1.0}, whiten=True)
+  # As the whitened returns above: 3/7 of the tokens have 1.
+  want = np.array([4 / 7, -3 / 7]) / np.sqrt(2 / 7)
+  np.testing.assert_allclose(out.advantages[0, :3], want[0], rtol=1e-5)
+  np.testing.assert_allclose(out.advantages[1, :4], want[1], rtol=1e-5)
+  np.testing.assert_allclose(out.by_turn[:2, 0], want, rtol=1e-5)
+
+
+def test_only_what_is_trained_on_is_whitened():
+  given = lines(values=np.where(MASK, 0.25, 0).astype(np.float32))
+  c = fields('token_gae', options={'lam': 0.0}, whiten=True)
+  turns = credit.turns(GROUPS, c, 0)
+  out = credit.Assigner(c)(turns, given, trained=[0])
+  # 0, 0, 1 - 1/4 of the first: mean 1/4, sample variance 3/16.
+  want = np.array([-0.25, -0.25, 0.5]) / np.sqrt(3 / 16)
+  np.testing.assert_allclose(out.advantages[0, :3], want, rtol=1e-5)
+  assert not out.advantages[1:].any()
+
+
+def test_returns_that_were_played_reach_the_estimator():
+  turns_of = {'vineppo': (3, 3, 2), 'remax': (3,)}
+  for name, key in (
+    ('vineppo', 'continuation_returns'),
+    ('remax', 'greedy_returns'),
+  ):
+    c = fields(name)
+    played = {key: np.full(turns_of[name], 0.25, np.float32)}
+    one = credit.Assigner(c)
+    out = one(credit.turns(GROUPS, c, 0), lines(), played=played)
+    # ReMax: 1 - 1/4, 0 - 1/4; VinePPO: 0, then the last turn's r - 1/4.
+    want = {
+      'remax': [[0.75, 0.75], [-0.25, -0.25]],
+      'vineppo': [[0, 0.75], [0, -0.25]],
+    }
+    np.testing.assert_allclose(out.advantages[:2, :2], want[name])
+    assert not one.is_alone and not out.advantages[2].any()

@@ -1,6 +1,7 @@
 """What a trajectory holds never depends on who arrived first."""
 
 import collections
+import dataclasses
 import functools
 import random
 import threading
@@ -16,6 +17,7 @@ from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import breaker, loop
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import templates
+from agentrl_jax.text.memory import Memory
 
 StopReason = types.StopReason
 DRAWS = loop.Draws(0, 'train', 3)
@@ -27,17 +29,16 @@ def entries(num_tasks=4, size=3):
   ]
 
 
-def collector(engine=None, make_env=made.EchoEnv, **options):
+def collector(engine=None, make_env=made.EchoEnv, language=None, **options):
   engine = engine or made.FakeEngine(made.draw_text)
-  return loop.Collector(
-    engine, make_env, made.language(), made.limits(), **options
-  )
+  language = language or made.language()
+  return loop.Collector(engine, make_env, language, made.limits(), **options)
 
 
-def play(given=None, draws=DRAWS, **options):
+def play(given=None, draws=DRAWS, on_state=None, **options):
   player = collector(**options)
   try:
-    return player.collect(given or entries(), draws)
+    return player.collect(given or entries(), draws, on_state=on_state)
   finally:
     player.close()
 
@@ -356,7 +357,61 @@ def test_after_a_stop_the_real_sampler_goes_on_bitwise():
   assert player.collect(entries(), DRAWS) == real_reference()
 
 
-def test_a_task_that_comes_twice_is_played_twice():
-  once, again = play([loop.Entry(made.tasks(1)[0], 0)] * 2)
+def test_equal_entries_are_refused_and_attempts_differ():
+  task = made.tasks(1)[0]
+  with pytest.raises(ValueError, match=r"\('echo/train/0', 0, 0\).* 2 times"):
+    play([loop.Entry(task, 0)] * 2)
+  once, again = play([loop.Entry(task, 0), loop.Entry(task, 0, attempt=1)])
   assert once.contexts != again.contexts
-  assert once.contexts == play([loop.Entry(made.tasks(1)[0], 0)])[0].contexts
+  assert once.contexts == play([loop.Entry(task, 0)])[0].contexts
+
+
+def states(items=None, **options):
+  """The states of a collection, in the order of entries and turns."""
+  found = []
+  play(items, on_state=lambda e, s: found.append((e, s)), **options)
+  return sorted(found, key=lambda x: (*x[0].name, x[1].episode.num_turns))
+
+
+@pytest.mark.parametrize('workers', [0, 3])
+@pytest.mark.parametrize(
+  'memory',
+  [Memory(), Memory(name='window', window=1), Memory(thinking='strip')],
+  ids=lambda m: f'{m.name}-{m.thinking}',
+)
+def test_a_policy_without_chance_comes_from_a_state_where_it_came(
+  memory, workers
+):
+  def draw(words, context):
+    return made.draw_text((len(context), sum(context)), context)
+
+  options = dict(
+    engine=made.FakeEngine(draw),
+    language=dataclasses.replace(made.language(), memory=memory),
+    workers=workers,
+  )
+  plain = {t.task.name: t for t in play(entries(4, 1), **options)}
+  found = states(entries(4, 1), **options)
+  assert len(found) == sum(len(t.turns) for t in plain.values()) > 6
+  made.EchoEnv.open = 0
+  branches = [loop.Entry(e.task, s.episode.num_turns, 7, s) for e, s in found]
+  for entry, played in zip(branches, play(branches, **options)):
+    want = dataclasses.replace(plain[entry.task.name], sample=entry.sample)
+    assert played == want
+  assert made.EchoEnv.open == 0
+
+
+def test_a_policy_by_chance_keeps_its_past_and_draws_its_future():
+  (task,) = [t for t in made.tasks(3) if t.data['turns'] == 3]
+  (plain,) = play([loop.Entry(task, 0)])
+  first, second, third = (s for _, s in states([loop.Entry(task, 0)]))
+  again = play([loop.Entry(task, 0, k, second) for k in range(8)])
+  # Member and attempt 0 in another play: the keys of the turn are the same.
+  assert again[0] == plain
+  assert all(t.turns[0] == plain.turns[0] for t in again)
+  assert len({t.turns[1].text for t in again}) > 2
+  size = plain.turns[1].start
+  assert all(
+    t.contexts[0].tokens[:size] == second.episode.tokens for t in again
+  )
+  assert len(first.episode.tokens) < size < len(third.episode.tokens)

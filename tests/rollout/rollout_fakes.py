@@ -135,6 +135,14 @@ class EchoEnv:
   def state_key(self):
     return f'{self._turn} {self._last}'
 
+  def snapshot(self):
+    return self._task, self._sample, self._turn, self._last
+
+  def restore(self, snapshot):
+    self._task, self._sample, self._turn, self._last = snapshot
+    self._is_open = True
+    EchoEnv.open += 1
+
   def close(self):
     if self._is_open:
       EchoEnv.open -= 1

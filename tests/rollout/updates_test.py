@@ -10,9 +10,10 @@ from agentrl_jax import types
 from agentrl_jax.rollout import credit, updates
 
 
-def group(*rewards):
+def group(*rewards, **fields):
   return types.Group(
-    made.TASK, tuple(made.append_only([2, 1], reward=r) for r in rewards)
+    made.TASK,
+    tuple(made.append_only([2, 1], reward=r, **fields) for r in rewards),
   )
 
 
@@ -76,3 +77,69 @@ def test_each_epoch_deals_all_that_varies_once_with_its_extras(c):
         extra['reference_logprobs'],
         np.where(batch.mask, batch.behavior_logprobs, 0),
       )
+
+
+def test_rows_of_several_lengths_add_up_to_the_same_loss(c, draw_params):
+  """Loss and gradient, in at most as many programs as there are lengths."""
+  config = ModelConfig(vocab_size=64, **PRESETS['tiny'])
+  weights = draw_params(config)
+  c.train.row_length, c.train.minibatches, c.train.epochs = 32, 1, 1
+  sizes = [([20, 7], 1), ([2, 1], 0), ([3, 1], 1), ([1, 9], 0), ([1, 1], 0)]
+  played = [made.append_only(n, reward=r) for n, r in sizes * 3]
+  groups = [types.Group(made.TASK, tuple(played))]
+  lines = credit.lines(played, 27)
+  policy = objective.PolicyObjective(
+    losses.LOSSES['gspo'], sequence='trajectory', kl_coef=0.1, head_chunk=4
+  )
+
+  @jax.jit
+  def gradient(weights, batch, extra):
+    return jax.value_and_grad(lambda w: policy(config, w, batch, **extra)[0])(
+      weights
+    )
+
+  found = []
+  for shorter in ((), (16, 8)):
+    c.train.shorter_rows = shorter
+    asked = {'reference_logprobs': behavior}
+    told = updates.consult(groups, lines, asked, c, about_all=True)
+    np.testing.assert_array_equal(
+      told.reference_logprobs, lines.behavior_logprobs
+    )
+    earned = credit.Assigner(c)(credit.turns(groups, c, 0), told)
+    (update,), (extras,) = updates.deal(groups, earned, told, c, 0)
+    parts = [gradient(weights, *x) for x in zip(update, extras, strict=True)]
+    found.append(jax.tree.map(lambda *x: sum(x), *parts))
+    lengths = {batch.tokens.shape[1] for batch in update}
+    assert lengths == {32, *shorter}
+  chex.assert_trees_all_close(*found, atol=1e-6)
+  assert abs(found[0][0]) > 1e-3
+  assert gradient._cache_size() <= 3
+
+
+def dealt_out(groups, c, iteration=0):
+  """Trajectories of each update."""
+  played = [t for g in groups for t in g.trajectories]
+  lines = credit.lines(played, 4)
+  earned = credit.Assigner(c)(credit.turns(groups, c, 0), lines)
+  dealt, _ = updates.deal(groups, earned, lines, c, iteration)
+  return [
+    {int(b) for x in update for b in x.row_trajectory[x.mask]}
+    for update in dealt
+  ]
+
+
+def test_epochs_and_iterations_deal_in_orders_of_their_own(c):
+  groups = [group(*range(8))]
+  dealt = dealt_out(groups, c) + dealt_out(groups, c, 1)
+  assert all(len(part) == 4 for part in dealt)
+  assert len({frozenset(part) for part in dealt[::2]}) == 4
+  assert dealt == dealt_out(groups, c) + dealt_out(groups, c, 1)
+
+
+def test_what_ran_out_of_tokens_is_not_dealt_where_the_config_says_so(c):
+  long = group(2, stop_reason=types.StopReason.LENGTH).trajectories
+  groups = [types.Group(made.TASK, GROUPS[0].trajectories + long)]
+  assert set().union(*dealt_out(groups, c)) == {0, 1, 2}
+  c.train.overlong = 'drop'
+  assert set().union(*dealt_out(groups, c)) == {0, 1}
