@@ -74,6 +74,14 @@ class Stream:
     for column in columns:
       del column[length:]
 
+  def copy(self) -> 'Stream':
+    """Returns another stream with the same past."""
+    other = Stream()
+    other.tokens, other._sampled = list(self.tokens), list(self._sampled)
+    other._logprobs = list(self._logprobs)
+    other._versions = list(self._versions)
+    return other
+
   def context(self) -> types.Context:
     """Returns the finished record."""
     return types.Context(
