@@ -20,7 +20,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from agentrl_jax.envs.sandbox import records
+from agentrl_jax.envs.sandbox import records, tree
 
 BACKENDS = ('bwrap', 'namespaces', 'plain')  # the best first
 _PATIENCE_S = 20.0  # beyond the wall limit, until the server counts as dead
@@ -128,7 +128,7 @@ class Server:
     except subprocess.TimeoutExpired:
       self._process.kill()
       self._process.wait()
-    shutil.rmtree(self._base, ignore_errors=True)
+    tree.remove(self._base)
 
 
 _servers: dict[str, Server] = {}

@@ -6,6 +6,7 @@ what confines the one without namespaces.
 """
 
 import ctypes
+import functools
 import os
 import struct
 
@@ -71,6 +72,7 @@ def _step(code: int, value: int, yes: int = 0, no: int = 0) -> bytes:
   return struct.pack('<HBBI', code, yes, no, value)
 
 
+@functools.cache
 def program() -> bytes:
   """Writes the filter as BPF: EPERM for what a command has no business with.
 

@@ -88,19 +88,18 @@ def enter(spot: str, uid: int | None) -> None:
     os.chown(spot + folder, uid, uid)
 
 
-def finish(spot: str, max_bytes: int, max_files: int) -> None:
+def limit(max_bytes: int, max_files: int) -> None:
+  """Bounds what /task and /tmp hold together; called in the new root."""
+  options = f'size={max_bytes + (1 << 20)},nr_inodes={max_files + 200}'
+  kernel.mount('none', '/', None, kernel.MS_REMOUNT | _FLAGS, options)
+
+
+def finish(spot: str) -> None:
   """Moves process 1 into the new root, with a /proc of its own.
 
   A container that masks parts of its /proc lets nobody mount a new one: the
   command then has none.
-
-  Args:
-    spot: as in `enter`.
-    max_bytes: that /task and /tmp hold together.
-    max_files: the same for files and folders.
   """
-  options = f'size={max_bytes + (1 << 20)},nr_inodes={max_files + 200}'
-  kernel.mount('none', spot, None, kernel.MS_REMOUNT | _FLAGS, options)
   flags = _FLAGS | kernel.MS_NOEXEC
   with contextlib.suppress(OSError):
     kernel.mount('proc', spot + '/proc', 'proc', flags | kernel.MS_RDONLY)

@@ -103,6 +103,15 @@ def prctl(option: int, value: int = 0, pointer=None) -> None:
     raise OSError(ctypes.get_errno(), f'prctl({option})')
 
 
+def bound() -> None:
+  """Keeps what this process executes from any capability."""
+  for capability in range(_LAST_CAPABILITY + 1):
+    try:
+      prctl(PR_CAPBSET_DROP, capability)
+    except OSError:  # beyond the last one, or not ours to drop
+      return
+
+
 def drop_privileges(uid: int | None) -> None:
   """Becomes a user without any capability, and nothing executed regains one.
 
@@ -110,11 +119,6 @@ def drop_privileges(uid: int | None) -> None:
     uid: user and group to become, None to stay who we are.
   """
   if uid is not None:
-    for capability in range(_LAST_CAPABILITY + 1):
-      try:
-        prctl(PR_CAPBSET_DROP, capability)
-      except OSError:  # beyond the last one, or not ours to drop
-        break
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)

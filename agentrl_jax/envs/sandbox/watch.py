@@ -63,9 +63,8 @@ def _settle(request, uid, folder: str, into: int) -> None:
   kernel.close_from(3 if kept is None else 4)
   os.chdir(folder)
   os.umask(0o022)
-  for number in signal.valid_signals():
-    if signal.getsignal(number) not in (signal.SIG_DFL, None):
-      signal.signal(number, signal.SIG_DFL)
+  for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
+    signal.signal(number, signal.SIG_DFL)  # those that Python handles
   _limit(request, uid)
   if request.get('trusted'):  # bwrap, which drops and filters by itself
     return
@@ -228,6 +227,8 @@ def end_descendants(uid: int | None) -> bool:
     Whether all are gone.
   """
   until = time.monotonic() + _END_S
+  if not kernel.children(os.getpid()):  # as a rule
+    return True
   while time.monotonic() < until:
     if uid is not None:
       _kill_user(uid)

@@ -2,8 +2,8 @@
 
 The client starts it once, without threads and with an environment of its own,
 and hands it one socket a call: the request comes as a line of JSON, the answer
-goes back as one. A call forks a supervisor; with namespaces that forks process
-1 of the command's world. Whoever dies, those below die with it.
+goes back as one. A supervisor forked beforehand takes it; with namespaces that
+is process 1 of a world of its own. Whoever dies, those below die with it.
 """
 
 import array
@@ -13,10 +13,8 @@ import json
 import os
 import pathlib
 import select
-import shutil
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -33,7 +31,6 @@ _WARM = (
 )
 _SPARES = 2  # supervisors that are ready
 _UIDS = 4096  # users that one server takes turns with
-_PATIENCE_S = 10.0  # beyond the wall limit, for what surrounds a command
 
 
 def serve(control: int, base: str, backend: str) -> None:
@@ -48,6 +45,7 @@ def serve(control: int, base: str, backend: str) -> None:
   """
   for name in _WARM:
     __import__(name)
+  filters.program()  # kept for the forks
   gc.disable()
   gc.freeze()  # forks share what nobody collects
   signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for supervisors
@@ -72,7 +70,7 @@ def serve(control: int, base: str, backend: str) -> None:
           os._exit(0)
     events = dict(poll.poll())
     spares = len(os.read(taken, 64)) if taken in events else 0
-  shutil.rmtree(base, ignore_errors=True)
+  tree.remove(base)
 
 
 def _wait(
@@ -80,38 +78,56 @@ def _wait(
 ) -> None:
   """Is a spare supervisor: prepares, waits for a call, runs it, answers.
 
-  A fault of ours is an answer as well.
+  With namespaces it prepares a world, and process 1 of that does the rest. A
+  fault of ours is an answer as well.
   """
   signal.signal(signal.SIGCHLD, signal.SIG_DFL)
   kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
   fault = ''
+  if backend != 'bwrap':  # which has to become somebody else by itself
+    kernel.bound()
   if backend == 'namespaces':
     try:
       jail.enter(spot, uid)
+      pid = os.fork()
+      if pid:
+        os.close(control)
+        os.close(took)
+        os.waitpid(pid, 0)
+        return
+      kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
+      kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody inside looks into it
+      jail.finish(spot)
     except OSError as error:
       fault = str(error)
-  descriptors = array.array('i')
-  with socket.socket(fileno=control) as server:
-    size = descriptors.itemsize
-    data, ancillary, _, _ = server.recvmsg(1, socket.CMSG_LEN(size))
-  if not data:
+  connection = _receive(control)
+  if connection is None:
     return
   os.write(took, b'.')
   os.close(took)
-  for _, _, payload in ancillary:
-    descriptors.frombytes(payload[:size])
-  with socket.socket(fileno=descriptors[0]) as connection:
-    with connection.makefile('r', encoding='utf-8') as lines:
-      request = json.loads(lines.readline())
+  with connection:
     try:
       if fault:
         raise OSError(fault)
+      with connection.makefile('r', encoding='utf-8') as lines:
+        request = json.loads(lines.readline())
       if backend == 'namespaces':
-        _in_namespaces(request, connection, spot, uid)
+        _in_namespaces(request, connection, uid)
       else:
         _on_host(request, connection, os.path.dirname(spot), uid)
     except Exception as error:  # noqa: BLE001 (the client has to hear of it)
       _answer(connection, {'fault': f'{type(error).__name__}: {error}'})
+
+
+def _receive(control: int) -> socket.socket | None:
+  """Takes the socket of a call; None when the client has gone."""
+  descriptors = array.array('i')
+  with socket.socket(fileno=control) as server:
+    size = descriptors.itemsize
+    data, ancillary, _, _ = server.recvmsg(1, socket.CMSG_LEN(size))
+  for _, _, payload in ancillary:
+    descriptors.frombytes(payload[:size])
+  return socket.socket(fileno=descriptors[0]) if data else None
 
 
 def _answer(connection: socket.socket, answer: Mapping[str, Any]) -> None:
@@ -121,31 +137,9 @@ def _answer(connection: socket.socket, answer: Mapping[str, Any]) -> None:
     connection.sendall(line.encode())
 
 
-def _in_namespaces(request, connection, spot: str, uid: int | None) -> None:
-  """Lets process 1 rule the world that is ready; ends it if nobody listens."""
-  pid = os.fork()
-  if not pid:
-    try:
-      _rule(request, connection, spot, uid)
-    except Exception as error:  # noqa: BLE001 (as above)
-      _answer(connection, {'fault': f'{type(error).__name__}: {error}'})
-    finally:
-      os._exit(0)
-  ended = os.pidfd_open(pid)
-  poll = select.poll()
-  poll.register(ended, select.POLLIN)
-  poll.register(connection, select.POLLRDHUP)
-  if not dict(poll.poll((request['wall_s'] + _PATIENCE_S) * 1000)).get(ended):
-    os.kill(pid, signal.SIGKILL)
-  os.waitpid(pid, 0)
-  os.close(ended)
-
-
-def _rule(request, connection, spot: str, uid: int | None) -> None:
-  """Is process 1: builds /task, runs the command, takes back what it left."""
-  kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
-  kernel.prctl(kernel.PR_SET_DUMPABLE, 0)  # nobody inside looks into it
-  jail.finish(spot, request['tree_bytes'], request['tree_files'] * 2)
+def _in_namespaces(request, connection, uid: int | None) -> None:
+  """Fills /task, runs the command, takes back what it left."""
+  jail.limit(request['tree_bytes'], request['tree_files'] * 2)
   tree.write(jail.TASK, request['files'], uid)
   request['environment'] = jail.environment()
 
@@ -154,7 +148,7 @@ def _rule(request, connection, spot: str, uid: int | None) -> None:
     return watch.excess(request, [int(n) for n in names if n != '1'])
 
   pid, out = watch.start(request, uid, jail.TASK)
-  outcome = watch.follow(pid, out, request, look)
+  outcome = watch.follow(pid, out, request, look, connection.fileno())
   watch.end_namespace()
   _report(request, connection, outcome, jail.TASK)
 
@@ -190,16 +184,7 @@ def _on_host(request, connection, base: str, uid: int | None) -> None:
       outcome['reason'] = 'unkillable'
     _report(request, connection, outcome, task)
   finally:
-    _remove(place)
-
-
-def _remove(folder: str) -> None:
-  """Removes a folder, deeper than Python's stack and unreadable ones too."""
-  try:
-    shutil.rmtree(folder)
-  except (OSError, RecursionError):
-    for tool in (['chmod', '-R', 'u+rwx'], ['rm', '-rf']):
-      subprocess.run([*tool, folder], check=False, capture_output=True)
+    tree.remove(place)
 
 
 def _through_bwrap(

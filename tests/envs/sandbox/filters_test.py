@@ -12,7 +12,7 @@ ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x50001, 0x50026, 0x80000000
 def verdict(monkeypatch, machine, number, argument=0, arch=None):
   """Runs the program on struct seccomp_data."""
   monkeypatch.setattr(kernel, 'MACHINE', machine)
-  code = filters.program()
+  code = filters.program.__wrapped__()
   arch = filters._ARCH[machine] if arch is None else arch
   words = {0: number, 4: arch, 16: argument}
   at = value = 0

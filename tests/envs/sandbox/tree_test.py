@@ -68,3 +68,20 @@ def test_size_counts_without_following_links(tmp_path):
   total, number = tree.size(str(tmp_path))
   assert number == 3
   assert 5000 <= total < 100_000
+
+
+def test_hostile_folders_can_be_removed(tmp_path):
+  top = tmp_path / 'top'
+  top.mkdir()
+  (top / 'closed').mkdir(mode=0o000)
+  here = os.open(top, os.O_RDONLY)
+  for _ in range(1100):  # deeper than Python's stack, and than a path is long
+    os.mkdir('d', dir_fd=here)
+    deeper = os.open('d', os.O_RDONLY, dir_fd=here)
+    os.close(here)
+    here = deeper
+  os.close(here)
+  assert tree.read(str(top), 9, 99) == ({}, [])
+  tree.remove(str(top))
+  assert not top.exists()
+  tree.remove(str(top))  # nothing to do
