@@ -130,6 +130,17 @@ def keep(config: ml_collections.ConfigDict, workdir: str, params: Any) -> str:
   return digest(base)
 
 
+def sizes(state: Any, params: Any) -> str:
+  """Returns a line on what is trained: a learner's state, and all weights."""
+  trained = sum(x.size for x in jax.tree.leaves(state.params))
+  total = sum(x.size for x in jax.tree.leaves(params))
+  moments = sum(x.nbytes for x in jax.tree.leaves(state.opt_state))
+  return (
+    f'{trained:,} of {total:,} weights are trained; optimizer state '
+    f'{moments / 1e6:.1f} MB'
+  )
+
+
 def kept(run: str, like: Any) -> Any | None:
   """Returns the base that a run keeps, None if it keeps none."""
   directory = pathlib.Path(run, 'base', 'params')

@@ -26,6 +26,7 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
+from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import loop
 from agentrl_jax.rollout.breaker import Breaker
@@ -75,10 +76,7 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     out.append(f'config.env.options: {e}')
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
   ids, mask = (jax.ShapeDtypeStruct((1, 2), t) for t in (np.int32, np.bool_))
-  out += adapters.faults(config)
-  out += pretrained.faults(
-    config.model.to_dict(), config_lib.default().model.to_dict()
-  )
+  out += _model_faults(config)
   out += _advantage_faults(config.advantage)
   sequences = {'turn': ids, 'sequence': ids}
   for part in filter(validation.is_correction, config.loss.correction):
@@ -104,6 +102,20 @@ def auditor(config: ml_collections.ConfigDict) -> Callable | None:
   """Returns the part that judges and never trains, if there is one."""
   name = config.audit_reward
   return rewards.compose([(name, 1.0)])[0][name] if name else None
+
+
+def _model_faults(config: ml_collections.ConfigDict) -> list[str]:
+  """Faults of weights and of the adapters beside them."""
+  out = adapters.faults(config)
+  out += pretrained.faults(
+    config.model.to_dict(), config_lib.default().model.to_dict()
+  )
+  if config.lora.rank and not out:
+    try:
+      params_lib.describe(model_config(config, 1))
+    except ValueError as e:  # a target that this model does not have
+      out.append(f'config.{e}')
+  return out
 
 
 def _advantage_faults(c: ml_collections.ConfigDict) -> list[str]:

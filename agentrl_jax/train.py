@@ -105,6 +105,8 @@ class Trainer:
     self._reference = params if needs_reference else None
     self.state = self._learner.create(params_lib.with_value_head(model, params))
     self._base = adapters.keep(c, workdir, params)
+    if self._base:
+      parts.display.note(adapters.sizes(self.state, params))
     self._next_task = 0  # its place in the order of the run
     self.writer = metrics.Writer(
       workdir, tensorboard=c.log.tensorboard, start=start

@@ -1,6 +1,10 @@
 """Exports a run's policy in Hugging Face layout, tokenizer and chat template.
 
 tools/run tools/export.py RUN --to=DIR [--which=last] [--dtype=bfloat16]
+  [--part=policy|base|adapter]
+
+Adapters are merged into the policy, or exported alone as the package `peft`
+loads them on the base.
 """
 
 import argparse
@@ -9,6 +13,7 @@ import pathlib
 import sys
 
 DTYPES = ('float32', 'bfloat16')
+PARTS = ('policy', 'base', 'adapter')
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -22,6 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
     help='last, best (by eval/success) or the number of an iteration',
   )
   parser.add_argument('--dtype', default='float32', choices=DTYPES)
+  parser.add_argument(
+    '--part',
+    default='policy',
+    choices=PARTS,
+    help='of a run with adapters: merged, what is frozen, or they alone',
+  )
   options = parser.parse_args(arguments)
   try:
     step = export(
@@ -29,6 +40,7 @@ def main(arguments: list[str] | None = None) -> int:
       pathlib.Path(options.to),
       which=options.which,
       dtype=options.dtype,
+      part=options.part,
     )
   except ValueError as error:
     print(error, file=sys.stderr)
@@ -38,39 +50,65 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def export(
-  run: pathlib.Path, to: pathlib.Path, *, which: str, dtype: str
+  run: pathlib.Path,
+  to: pathlib.Path,
+  *,
+  which: str,
+  dtype: str,
+  part: str = 'policy',
 ) -> int:
   """Writes model, tokenizer and chat template; returns the iteration.
 
   Raises:
-    ValueError: no run there, or no such checkpoint in it.
+    ValueError: no run there, no such checkpoint in it, or no adapters.
   """
-  import jax
-  import numpy as np
-
   from agentrl_jax import assembly, checkpoint
-  from agentrl_jax.models import hf
+  from agentrl_jax.models import peft
 
   config = _config(run)
   tokenizer = _tokenizer(run, config)
   model = assembly.model_config(config, tokenizer.vocab_size)
-  like = assembly.abstract_params(model, assembly.mesh(config))
+  if part != 'policy' and model.lora is None:
+    raise ValueError(f'{run} has no adapters: only --part=policy is there')
+  mesh = assembly.mesh(config)
   saved = checkpoint.Checkpoints(
     str(run / 'checkpoints'), keep=1, best_metric='eval/success', read_only=True
   )
   try:
     step = _step(saved, which, run)
-    params = saved.restore_part(step, {'params': like})['params']
+    params = _params(saved, step, run, config, model, mesh, part)
   finally:
     saved.close()
-  params = jax.tree.map(lambda x: np.asarray(x).astype(np.dtype(dtype)), params)
+  if part == 'adapter':
+    peft.save(to, model, params, base=config.model.weights)
+  else:
+    _write_model(to, model, params, config, tokenizer, dtype)
+  tokenizer.save(to)
+  return step
+
+
+def _params(saved, step, run, config, model, mesh, part):
+  import dataclasses
+
+  from agentrl_jax import weights
+  from agentrl_jax.models import lora
+
+  if part == 'policy':
+    return weights.restored(saved, step, str(run), model, mesh)
+  plain = dataclasses.replace(model, lora=None)
+  params = weights.adapted(saved, step, str(run), config, plain, mesh)
+  return lora.base(params) if part == 'base' else params
+
+
+def _write_model(to, model, params, config, tokenizer, dtype):
+  from agentrl_jax.models import hf
+
   fields = {
     'eos_token_id': tokenizer.end_id,
     'pad_token_id': tokenizer.pad_id,
     'max_position_embeddings': config.rollout.max_context,
   }
-  hf.save(to, model, params, fields=fields)
-  tokenizer.save(to)
+  hf.save(to, model, params, dtype=dtype, fields=fields)
   generation = {
     'do_sample': True,
     'temperature': 1.0,
@@ -79,7 +117,6 @@ def export(
   }
   text = json.dumps(generation, indent=2) + '\n'
   (to / 'generation_config.json').write_text(text, encoding='utf-8')
-  return step
 
 
 def _config(run: pathlib.Path):

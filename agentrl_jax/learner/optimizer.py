@@ -37,10 +37,11 @@ def _matrices(params):
 
   def one(path, x):
     names = [getattr(entry, 'key', None) for entry in path]
-    if names[0] != 'layers' or x.ndim < 3:
+    if names[0] != 'layers' or x.ndim < 3 or names[-1].endswith('_bias'):
       return None
     axes = tuple(range(1, x.ndim))
-    inputs = 2 if names[-1] == 'o' else 1  # [L, H, C, D]: from heads
+    from_heads = names[-1] == 'o' or names[-2:] == ['o', 'a']  # [L, H, C, ...]
+    inputs = 2 if from_heads else 1
     return optax.contrib.MuonDimensionNumbers(axes[:inputs], axes[inputs:])
 
   return jax.tree_util.tree_map_with_path(one, params)

@@ -19,24 +19,30 @@ from agentrl_jax.models.lora import INPUTS, Lora, adapters
 
 _CONFIG, _WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
 _PREFIX = 'base_model.model.'
-# Fields of adapter_config.json that change the mathematics -> what we do.
+# Fields of adapter_config.json -> what they may be.
 _ONLY = {
   'peft_type': ('LORA',),
-  'use_rslora': (None, False),
-  'use_dora': (None, False),
-  'use_qalora': (None, False),
-  'alora_invocation_tokens': (None, []),
-  'fan_in_fan_out': (None, False),
-  'bias': (None, 'none'),
-  'lora_bias': (None, False),
-  'modules_to_save': (None, []),
-  'layers_to_transform': (None, []),
-  'layer_replication': (None, []),
-  'rank_pattern': (None, {}),
-  'alpha_pattern': (None, {}),
-  'trainable_token_indices': (None, []),
-  'target_parameters': (None, []),
+  'bias': ('none',),
+  'init_lora_weights': (True, False, 'gaussian'),  # others change the base
 }
+# Without a say in the logits. Any other field that is set (neither null, false
+# nor empty) is refused: it may change them.
+_HARMLESS = frozenset(
+  (
+    'r',
+    'lora_alpha',
+    'target_modules',
+    'task_type',
+    'auto_mapping',
+    'peft_version',
+    'base_model_name_or_path',
+    'revision',
+    'inference_mode',
+    'lora_dropout',  # adapters are not trained on with it here
+    'megatron_core',
+    'qalora_group_size',
+  )
+)
 
 
 def _module(name: str) -> str:
@@ -118,9 +124,10 @@ def read_config(directory: str | pathlib.Path) -> Lora:
     raise ValueError(f'{directory}: no {_CONFIG}; give a PEFT directory')
   fields = json.loads(path.read_text('utf-8'))
   faults = [
-    f'{name}={fields[name]!r} is not supported'
-    for name, allowed in _ONLY.items()
-    if name in fields and fields[name] not in allowed
+    f'{name}={value!r} is not supported'
+    for name, value in fields.items()
+    if (value not in _ONLY[name] if name in _ONLY else value)
+    and name not in _HARMLESS
   ]
   targets, known = fields['target_modules'], {_module(n): n for n in INPUTS}
   if targets == 'all-linear':
@@ -171,24 +178,28 @@ def load(directory: str | pathlib.Path, config: ModelConfig) -> dict[str, Any]:
     out[name] = {
       key: np.stack(
         [
-          _ours(tensors, f'{_path(name, layer)}.lora_{key.upper()}.weight', w)
-          for layer in range(w.shape[0])
+          _ours(tensors, name, layer, key, weight)
+          for layer in range(weight.shape[0])
         ]
       )
-      for key, w in pair.items()
+      for key, weight in pair.items()
     }
   if tensors:
     raise ValueError(f'{directory}: not supported: {sorted(tensors)[:3]}')
   return {'layers': {'lora': out}}
 
 
-def _ours(tensors: dict, path: str, weight: params_lib.Weight) -> np.ndarray:
+def _ours(
+  tensors: dict, name: str, layer: int, key: str, weight: params_lib.Weight
+) -> np.ndarray:
   shape = weight.shape[1:]
+  num_inputs = INPUTS[name] if key == 'a' else 1
+  stored = (math.prod(shape[num_inputs:]), math.prod(shape[:num_inputs]))
+  path = f'{_path(name, layer)}.lora_{key.upper()}.weight'
   value = tensors.pop(path, None)
-  # Either side of the rank is one matrix: [r, inputs] or [outputs, r].
-  if value is None or value.size != math.prod(shape):
+  if value is None or value.shape != stored:
     raise ValueError(
-      f'{path}: {"missing" if value is None else value.shape}; the policy has '
-      f'{shape}'
+      f'{path}: {"missing" if value is None else value.shape}; the policy '
+      f'makes it {stored}'
     )
   return np.asarray(value, np.float32).T.reshape(shape)

@@ -94,7 +94,13 @@ def test_muon_makes_the_step_of_a_layer_orthogonal():
   draws = np.random.default_rng(0)
   shapes = {
     'embed': {'table': (7, 4)},
-    'layers': {'gate': (2, 4, 8), 'q': (2, 4, 2, 3), 'o': (2, 2, 3, 4)},
+    'layers': {
+      'gate': (2, 4, 8),
+      'q': (2, 4, 2, 3),
+      'o': (2, 2, 3, 4),
+      'q_bias': (2, 2, 3),
+      'lora': {'o': {'a': (2, 2, 3, 2)}, 'q': {'b': (2, 2, 2, 3)}},
+    },
     'final_norm': (4,),
   }
   gradients = jax.tree.map(
@@ -104,12 +110,20 @@ def test_muon_makes_the_step_of_a_layer_orthogonal():
   )
   params = jax.tree.map(jnp.zeros_like, gradients)
   out = step(params, gradients, name='muon', clip_norm=1e9)
-  for name, matrix in (('gate', (4, 8)), ('q', (4, 6)), ('o', (6, 4))):
-    for layer in np.asarray(out['layers'][name]):
+  layers = out['layers']
+  matrices = (
+    (layers['gate'], (4, 8)),
+    (layers['q'], (4, 6)),
+    (layers['o'], (6, 4)),
+    (layers['lora']['o']['a'], (6, 2)),
+    (layers['lora']['q']['b'], (2, 6)),
+  )
+  for stacked, matrix in matrices:
+    for layer in np.asarray(stacked):
       values = np.linalg.svd(layer.reshape(matrix), compute_uv=False)
-      assert values.max() / values.min() < 2.5, (name, values)
-  # Embedding and norms are Adam's: at first every entry moves alike.
-  for leaf in (out['embed']['table'], out['final_norm']):
+      assert values.max() / values.min() < 2.5, (matrix, values)
+  # Embedding, norms and biases are Adam's: at first all entries move alike.
+  for leaf in (out['embed']['table'], out['final_norm'], layers['q_bias']):
     size = np.abs(leaf)
     np.testing.assert_allclose(size, size.max(), rtol=1e-3)
 
