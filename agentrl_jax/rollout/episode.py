@@ -53,6 +53,7 @@ class Stream:
     self._sampled: list[bool] = []
     self._logprobs: list[float] = []
     self._versions: list[int] = []
+    self._routes: np.ndarray | None = None
 
   def append(
     self,
@@ -68,11 +69,17 @@ class Stream:
     self._logprobs += logprobs if sampled else [0.0] * n
     self._versions += [version] * n
 
+  def note_routes(self, routes: np.ndarray | None) -> None:
+    """Keeps the experts that the first tokens used, [n, L, k]; all anew."""
+    self._routes = routes
+
   def cut(self, length: int) -> None:
     """Forgets all but the first `length` tokens."""
     columns = self.tokens, self._sampled, self._logprobs, self._versions
     for column in columns:
       del column[length:]
+    if self._routes is not None:
+      self._routes = self._routes[:length]
 
   def copy(self) -> 'Stream':
     """Returns another stream with the same past."""
@@ -80,6 +87,7 @@ class Stream:
     other.tokens, other._sampled = list(self.tokens), list(self._sampled)
     other._logprobs = list(self._logprobs)
     other._versions = list(self._versions)
+    other._routes = self._routes
     return other
 
   def context(self) -> types.Context:
@@ -89,7 +97,16 @@ class Stream:
       sampled_mask=tuple(self._sampled),
       logprobs=tuple(self._logprobs),
       versions=tuple(self._versions),
+      routes=self._all_routes(),
     )
+
+  def _all_routes(self) -> types.Routes | None:
+    if self._routes is None:
+      return None
+    # The last token sampled was never an input; nor what came after it.
+    missing = [(0, len(self.tokens) - len(self._routes)), (0, 0), (0, 0)]
+    routes = np.pad(self._routes, missing, constant_values=-1)
+    return types.Routes(routes.shape, routes.dtype.name, routes.tobytes())
 
 
 def checked_observation(
@@ -215,12 +232,23 @@ class Episode:
     return ids
 
   def complete(
-    self, tokens: Sequence[int], logprobs: Sequence[float], version: int
+    self,
+    tokens: Sequence[int],
+    logprobs: Sequence[float],
+    version: int,
+    routes: np.ndarray | None = None,
   ) -> None:
-    """Appends a sampled completion."""
+    """Appends a sampled completion.
+
+    Args:
+      tokens, logprobs, version: of it.
+      routes: [n, L, k], experts that the whole context used but for the last
+        token, which the sampler has not read yet.
+    """
     stream = self._streams[-1]
     self._start = len(stream.tokens)
     stream.append(tokens, True, logprobs, version)
+    stream.note_routes(routes)
 
   def parse(self, stopped: bool) -> types.Action | None:
     """Reads the completion as an action; None if it was cut short.

@@ -219,7 +219,10 @@ class _Run:
       i = self._player[completion.slot]
       episode = self._episodes[i]
       episode.complete(
-        completion.tokens, completion.logprobs, completion.version
+        completion.tokens,
+        completion.logprobs,
+        completion.version,
+        completion.routes,
       )
       action = episode.parse(completion.stopped)
       if action is None:
