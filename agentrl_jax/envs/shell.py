@@ -48,6 +48,7 @@ class ShellEnv(scripted.ScriptedEnv):
   """
 
   revealing = ('execute_bash', 'read_file')
+  demonstrated_turns = 12
 
   def __init__(
     self,

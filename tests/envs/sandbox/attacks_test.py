@@ -13,7 +13,7 @@ import time
 import pytest
 
 from agentrl_jax.envs import sandbox
-from agentrl_jax.envs.sandbox import client, kernel
+from agentrl_jax.envs.sandbox import client, filters, kernel
 
 LIMITS = sandbox.Limits(
   wall_s=4.0, cpu_s=2, memory_mb=200, processes=16, file_kb=256, tree_kb=1024
@@ -25,6 +25,8 @@ BACKENDS = [name for name in sandbox.BACKENDS if not sandbox.trial(name)]
 def backend(request):
   if request.param not in BACKENDS:
     pytest.skip(f'{request.param}: {sandbox.trial(request.param)}')
+  if request.param == 'plain' and filters.landlock_version() < 6:
+    pytest.skip('some would succeed, on whoever runs the tests')
   return request.param
 
 
@@ -150,8 +152,7 @@ def test_writing_outside(shell, public):
   shell(
     f'echo x > {public}/new; echo x >> {public}/secret; rm -rf {public}/secret;'
     'for f in /usr/bin /etc /root /var/tmp /dev/shm /home; do '
-    'echo x > $f/agentrl_was_here; done; rm -rf --no-preserve-root / 2>&1 | wc',
-    wall_s=1.0,
+    'echo x > $f/agentrl_was_here; done'
   )
   assert [f.name for f in public.iterdir()] == ['secret']
   assert (public / 'secret').read_text() == 'the host secret'
