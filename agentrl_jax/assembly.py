@@ -237,8 +237,7 @@ def language(config: ml_collections.ConfigDict) -> Language:
   elif config.model.weights:
     tokenizer = pretrained.tokenizer(config.model.weights)
   if tokenizer is None:
-    records = demonstrations(config)
-    count = min(_TOKENIZER_TEXTS, len(records))
+    records = with_tools(config, demonstrations(config), _TOKENIZER_TEXTS)
     style = config.text.style
     texts = [
       message['content']
@@ -249,7 +248,8 @@ def language(config: ml_collections.ConfigDict) -> Language:
     errors = [f'error: {e}' for e in tools.error_texts(style)]
     texts += errors * 3
     # As often as prompts show them.
-    texts += [templates.shown(style, schemas(config))] * count
+    usual = schemas(config)
+    texts += [templates.shown(style, r.get('tools', usual)) for r in records]
     tokenizer = tokenizer_lib.train(
       texts, vocab_size=config.text.vocab_size, style=style
     )
@@ -268,6 +268,29 @@ def schemas(config: ml_collections.ConfigDict) -> tuple[Any, ...]:
     return tuple(env.tools)
   finally:
     env.close()
+
+
+def with_tools(
+  config: ml_collections.ConfigDict, records: Any, most: int | None = None
+) -> list[dict[str, Any]]:
+  """Returns demonstrations, with `tools` where those differ between tasks.
+
+  Args:
+    config: of the run.
+    records: as of `demonstrations`.
+    most: how many of them; None = all.
+  """
+  count = len(records) if most is None else min(most, len(records))
+  found = [records[i] for i in range(count)]
+  env_class = tables.resolve(envs.ENVS, config.env.name)
+  shows = chat.style(config.text.style).schemas is not None
+  if not shows or not hasattr(env_class, 'task_tools'):
+    return found
+  options = envs.base.split_options(env_class, env_options(config))[0]
+  return [
+    {**record, 'tools': env_class.task_tools(record['task'], **options)}
+    for record in found
+  ]
 
 
 def memory(config: ml_collections.ConfigDict) -> memory_lib.Memory:

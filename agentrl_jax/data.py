@@ -32,11 +32,12 @@ def sft_rows(
 
   Args:
     records: each with `messages`, {role, content} mappings or records, calls
-      in the notation of 'tiny' or of the style.
+      in the notation of 'tiny' or of the style; and `tools`, where they are
+      others than those of all.
     tokenizer: knows the special tokens of the style.
     style: a name in `STYLES` or a style.
     row_length: T, tokens of a row.
-    tools: JSON schemas, shown if the style shows them.
+    tools: JSON schemas of all, shown if the style shows them.
     observation_weight: loss weight of tokens that the agent did not write.
     memory: what of the past a turn sees; None = all, in one context. Others
       make the contexts that a rollout makes: each turn once as what is
@@ -57,7 +58,8 @@ def sft_rows(
   owners, contexts = [], []
   for i, record in enumerate(records):
     messages = templates.translated(style, record['messages'])
-    parts = memory_lib.contexts(tokenizer, style, messages, memory, tools)
+    own = record.get('tools', tools)
+    parts = memory_lib.contexts(tokenizer, style, messages, memory, own)
     owners += [i] * len(parts)
     contexts += parts
   if not contexts:

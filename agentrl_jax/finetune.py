@@ -137,7 +137,7 @@ def _train(
   c = config.sft
   display.stage('tokenising demonstrations')
   rows = data.sft_rows(
-    [records[i] for i in range(len(records))],
+    assembly.with_tools(config, records),
     language.tokenizer,
     language.style,
     row_length=config.train.row_length,

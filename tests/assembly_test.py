@@ -133,6 +133,24 @@ def test_the_tokenizer_learns_the_tools_that_its_prompts_list():
   assert assembly.schemas(small()) == ()
 
 
+def test_demonstrations_of_a_mix_list_the_tools_of_their_world():
+  fields = {
+    'env.name': 'mix',
+    'env.options': "{'weights': {'sql': 1, 'desk': 1}}",
+    'sft.demonstrations': '12',
+  }
+  listed = {}
+  for style in ('tiny', 'qwen3'):
+    c = small(**fields, **{'text.style': style})
+    assert assembly.schemas(c) == ()
+    listed[style] = [
+      {tool['function']['name'] for tool in record.get('tools', ())}
+      for record in assembly.with_tools(c, assembly.demonstrations(c))
+    ]
+  assert not any(listed['tiny'])
+  assert all(listed['qwen3']) and len(set(map(frozenset, listed['qwen3']))) == 2
+
+
 def test_weights_of_another_run_come_with_its_tokenizer(tmp_path):
   other = tokenizer_lib.train(['abc abc'] * 5, vocab_size=300, style='tiny')
   other.save(tmp_path / 'tokenizer')

@@ -42,6 +42,23 @@ def segments(rows, name):
   return found
 
 
+def test_tools_of_a_record_are_shown_instead_of_those_of_all(tok):
+  def tool(name):
+    function = {'name': name, 'description': '', 'parameters': {}}
+    return {'type': 'function', 'function': function}
+
+  known = tokenizer.train(['a'], vocab_size=280, style='qwen3')
+  plain, own = record(0, 1), {**record(1, 1), 'tools': [tool('mine')]}
+  rows = data.sft_rows(
+    [plain, own], known, 'qwen3', row_length=2048, tools=[tool('usual')]
+  )
+  texts = [known.decode(ids) for ids in segments(rows, 'tokens')]
+  assert sorted(('usual' in t, 'mine' in t) for t in texts) == [
+    (False, True),
+    (True, False),
+  ]
+
+
 def test_one_row_by_hand(tok):
   messages = [
     {'role': 'user', 'content': ''},

@@ -232,7 +232,7 @@ TABLE = {
       ('= context.sampled_mask', '= True'),
       ('if turn.context == c:', 'if True:'),
       (
-        'batch.segment_ids + np.arange(num_rows)[:, None] * segments',
+        'batch.segment_ids + rows * segments',
         'batch.segment_ids + 0 * segments',
       ),
       (
@@ -320,7 +320,8 @@ TABLE = {
   'rollout/likeness.py': (
     ['rollout/likeness_test.py'],
     [
-      ('2.0 * common / totals[places] >=', '2.0 * common / totals[places] >'),
+      ('self._apart[pivot, :num] - far', 'self._apart[pivot, :num] + far'),
+      ('shared += (common[places', 'shared += (0 * common[places'),
       (
         '(matched + possible) / total < threshold',
         '(possible) / total < threshold',
@@ -365,7 +366,7 @@ TABLE = {
       ('if not 0 < budget <= self.max_turn_tokens:', 'if budget < 1:'),
       ('(len(item[1].free), -item[0])', '-item[0]'),
       ('slot=first + c.slot', 'slot=c.slot'),
-      ('int(before) == int(self._checksum(self._params))', 'True'),
+      ('return int(before) == int(after)', 'return True'),
       ('if any(len(lane.free) != self._width', 'if all(len(lane.free) < 0'),
     ],
   ),

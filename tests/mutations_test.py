@@ -18,6 +18,7 @@ def load():
   return module
 
 
+sys.path.insert(0, str(ROOT / 'tests'))  # as of the command
 mutations = load()
 MUTANTS = mutations.mutants()
 

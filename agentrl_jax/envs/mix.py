@@ -7,7 +7,7 @@ all tasks is measured of each world as well (`rollout/success_sql`).
 
 import dataclasses
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
@@ -171,6 +171,20 @@ class MixEnv:
     return env_class.demonstrate(
       inner(task), seed=seed, rates=(rates or {}).get(name), **given
     )
+
+  @classmethod
+  def task_tools(
+    cls,
+    task: types.Task,
+    *,
+    weights: Mapping[str, float] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+  ) -> Sequence[Mapping[str, Any]]:
+    """The tools that the environment has when it is reset to a task."""
+    env = cls(weights=weights, options=options)
+    env._become(task.data['env'])
+    env.close()
+    return env.tools
 
   def _become(self, name: str) -> None:
     env_class = _class_of(name)

@@ -8,7 +8,6 @@ demonstrations are TFDS datasets, generated once into a cache directory.
 import contextlib
 import fcntl
 import hashlib
-import inspect
 import json
 import os
 import pathlib
@@ -18,7 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base
+from agentrl_jax.envs import base, sources
 
 SPLITS = ('train', 'validation', 'test')
 _BUCKETS = {'validation': (0, 1), 'test': (2, 3)}  # of 8; the rest: train
@@ -233,19 +232,6 @@ def _json(value: Any) -> str:
   return json.dumps(value, separators=(',', ':'))
 
 
-def _code_version(env_class: type) -> str:
-  """Digest of the code that generates: edited code never meets old data."""
-  folder = pathlib.Path(__file__).parent
-  paths = [*folder.glob('*.py'), *folder.glob('*/*.py')]
-  paths += folder.glob('*/*.json')
-  paths = [p for p in paths if p.stem not in ('contract', 'pool')]
-  paths.append(pathlib.Path(inspect.getsourcefile(env_class)))
-  digest = hashlib.blake2b(digest_size=8)
-  for path in sorted(set(paths)):
-    digest.update(path.read_bytes())
-  return digest.hexdigest()
-
-
 def _prepare(
   name: str,
   env_class: type,
@@ -260,7 +246,7 @@ def _prepare(
   written elsewhere and renamed when whole; what a killed process left is swept
   away by the next.
   """
-  text = json.dumps([what, _code_version(env_class)], sort_keys=True)
+  text = json.dumps([what, sources.version(env_class)], sort_keys=True)
   digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
   label = re.sub(r'\W+', '_', name)
   root = cache_root()

@@ -19,25 +19,10 @@ from agentrl_jax.text import templates
 ROOT = pathlib.Path(__file__).parents[2]
 TINY = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
 FIELDS = {
-  'model.num_layers': '1',
-  'model.d_model': '16',
-  'eval.every': '0',
-  'eval.tasks': '0',
-  'eval.test_tasks': '0',
-  'log.tensorboard': 'false',
-  'rewards': "(('outcome', 1.0),)",
-  'rollout.tasks': '3',
-  'rollout.max_turn_tokens': '16',
+  **config_lib.load_module(str(TINY)).UNTRAINED,
   # On both sides of the ratio, or it is not 1.
   'rollout.temperature': '0.7',
   'rollout.top_p': '0.9',
-  'sampler.slots': '4',
-  'sampler.lanes': '1',
-  'train.constant_groups': 'keep',
-  'train.iterations': '1',
-  'train.minibatches': '1',
-  'train.rows': '1',
-  'train.row_length': '256',
   'train.optimizer.learning_rate': '0.01',
   'train.optimizer.warmup': '0',
   'train.optimizer.schedule': 'constant',

@@ -91,3 +91,17 @@ def test_the_order_of_weights_means_nothing():
     for weights in (one, other)
   ]
   assert drawn[0] == drawn[1] and len(set(drawn[0])) == 2
+
+
+def test_tools_of_a_task_are_those_of_its_world():
+  options = {'weights': {'sql': 1, 'desk': 1}}
+  seen = set()
+  for seed in range(8):
+    data = mix.generate(seed, **options)
+    task = types.Task('mix', 'test', seed, data)
+    env = envs.make('mix', **options)
+    env.reset(task)
+    assert mix.MixEnv.task_tools(task, **options) == env.tools
+    seen.add(env.tools[0]['function']['name'])
+    env.close()
+  assert len(seen) == 2

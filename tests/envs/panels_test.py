@@ -79,7 +79,7 @@ def test_options_and_code_name_the_directory(monkeypatch):
   assert directory(instructions='none') == plain  # not of the tasks
   assert directory(legs=2) == plain  # the default, spelt out
   assert directory(legs=1) != plain
-  monkeypatch.setattr(panels, '_code_version', lambda name: 'edited')
+  monkeypatch.setattr(panels.sources, 'version', lambda name: 'edited')
   assert directory() != plain
 
 

@@ -402,6 +402,22 @@ def test_updates_that_are_not_finite_stop_the_run_by_name(whole):
   assert 'the first bad metric is' in output and 'Traceback' not in output
 
 
+def test_a_prompt_that_is_refused_stops_the_run_with_what_to_change(tmp_path):
+  code, output = launch(
+    tmp_path,
+    '--config.rollout.long_prompt=refuse',
+    '--config.rollout.max_context=64',
+    '--config.rollout.max_turn_tokens=16',
+    '--config.text.style=qwen3',  # lists the tools
+    '--config.sft.steps=0',
+    '--config.eval.tasks=0',
+  )
+  assert code == 1 and 'Traceback' not in output, output
+  assert re.search(r'flight/\w+/\d+: the first prompt has \d+ tokens', output)
+  assert 'config.rollout.max_context=64' in output
+  assert "long_prompt to 'truncate' or 'drop'" in output
+
+
 def test_evaluate_plays_a_run_again(whole):
   result = subprocess.run(
     [

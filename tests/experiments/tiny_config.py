@@ -2,6 +2,26 @@
 
 from agentrl_jax import config as config_lib
 
+# Overrides: one iteration of a policy that was never trained, in a toy world.
+UNTRAINED = {
+  'model.num_layers': '1',
+  'model.d_model': '16',
+  'eval.every': '0',
+  'eval.tasks': '0',
+  'eval.test_tasks': '0',
+  'log.tensorboard': 'false',
+  'rewards': "(('outcome', 1.0),)",
+  'rollout.tasks': '3',
+  'rollout.max_turn_tokens': '16',
+  'sampler.slots': '4',
+  'sampler.lanes': '1',
+  'train.constant_groups': 'keep',
+  'train.iterations': '1',
+  'train.minibatches': '1',
+  'train.rows': '1',
+  'train.row_length': '256',
+}
+
 
 def get_config():
   """Returns one leg of a flight for a policy of two tiny layers."""

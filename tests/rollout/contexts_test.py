@@ -206,34 +206,19 @@ def test_contexts_come_back_from_disk(tmp_path):
 
 # Through the real trainer, sampler and learner.
 
+TINY_CONFIG = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
 FIELDS = {
-  'model.num_layers': '1',
-  'model.d_model': '16',
-  'eval.every': '0',
-  'eval.tasks': '0',
-  'eval.test_tasks': '0',
-  'log.tensorboard': 'false',
-  'rewards': "(('outcome', 1.0),)",
-  'rollout.tasks': '3',
-  'rollout.max_turn_tokens': '16',
+  **config_lib.load_module(str(TINY_CONFIG)).UNTRAINED,
   'rollout.temperature': '0.5',
-  'sampler.slots': '4',
-  'sampler.lanes': '1',
-  'train.constant_groups': 'keep',
-  'train.iterations': '1',
-  'train.minibatches': '1',
-  'train.rows': '1',
-  'train.row_length': '256',
 }
 
 
 def load_config(name):
-  path = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
   names = ('memory', 'window', 'thinking', 'drift')
   fields = {
     f'rollout.{key}': str(value) for key, value in zip(names, MEMORIES[name])
   }
-  return config_lib.load(str(path), {**FIELDS, **fields})
+  return config_lib.load(str(TINY_CONFIG), {**FIELDS, **fields})
 
 
 def ending_weights(model):

@@ -2,7 +2,8 @@
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
@@ -28,6 +29,57 @@ def _finite(text: str) -> float:
 
 _STRICT = dict(parse_constant=_refuse_constant, parse_float=_finite)
 _DECODER = json.JSONDecoder(**_STRICT)
+
+
+def finder(pattern: str) -> Callable[[str, chat.Style], int]:
+  """Returns the `find` of a notation whose calls begin where a pattern does.
+
+  Args:
+    pattern: regular expression, `^` and `$` at every line.
+  """
+  start = re.compile(pattern, re.MULTILINE)
+
+  def find(text: str, style: chat.Style) -> int:
+    """Returns where the calls begin, -1 if there are none."""
+    del style
+    found = start.search(text)
+    return found.start() if found else -1
+
+  return find
+
+
+def read_tagged(
+  text: str,
+  start: int,
+  tags: tuple[str, str],
+  read_one: Callable[[int], tuple[Any, int]],
+  *,
+  unclosed: str,
+) -> list[Any]:
+  """Reads what stands between tags, one pair after the other, to the end.
+
+  Args:
+    text: completion.
+    start: of the first opening tag.
+    tags: opening and closing.
+    read_one: from behind an opening tag to (what was read, where it ends).
+    unclosed: what is wrong where the closing tag is missing.
+
+  Raises:
+    MalformedCall: says what is wrong with the first bad one.
+  """
+  opening, closing = tags
+  out = []
+  while start < len(text):
+    if not text.startswith(opening, start):
+      raise MalformedCall('text after a call')
+    one, start = read_one(start + len(opening))
+    start = skip_space(text, start)
+    if not text.startswith(closing, start):
+      raise MalformedCall(unclosed)
+    out.append(one)
+    start = skip_space(text, start + len(closing))
+  return out
 
 
 def refuse_surrogates(calls: Sequence[types.ToolCall]) -> None:

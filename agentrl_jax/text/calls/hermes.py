@@ -39,21 +39,21 @@ def read(
     common.MalformedCall: says what is wrong with the first bad one.
   """
   del schemas
-  opening, closing = tags(style)
-  calls = []
-  end = len(text)
-  while start < end:
-    if not text.startswith(opening, start):
-      raise common.MalformedCall('text after a call')
-    value, start = common.read_json(text, start + len(opening))
-    start = common.skip_space(text, start)
-    if not text.startswith(closing, start):
-      if closing in text[start:]:
-        raise common.MalformedCall('not JSON: extra text after the object')
-      raise common.MalformedCall('the closing tag is missing')
-    calls.append(common.as_call(value, _KEYS))
-    start = common.skip_space(text, start + len(closing))
-  return calls
+  closing = tags(style)[1]
+
+  def read_one(start):
+    value, end = common.read_json(text, start)
+    end = common.skip_space(text, end)
+    closed = text.startswith(closing, end)
+    if not closed and closing in text[end:]:
+      raise common.MalformedCall('not JSON: extra text after the object')
+    # What is wrong first in the text is told first.
+    return (common.as_call(value, _KEYS) if closed else None), end
+
+  unclosed = 'the closing tag is missing'
+  return common.read_tagged(
+    text, start, tags(style), read_one, unclosed=unclosed
+  )
 
 
 def render(

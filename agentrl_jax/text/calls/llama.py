@@ -3,7 +3,6 @@
 Several calls are parted by a semicolon. Prose may stand on lines before them.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,18 +13,10 @@ from agentrl_jax.text.calls import common
 _KEYS = ('parameters', 'arguments', 'args')
 _TAG = '<|python_tag|>'
 # A message that begins with a brace is meant as a call, whatever is in it.
-_START = re.compile(
+find = common.finder(
   r'\A\s*(?:<\|python_tag\|>)?\s*\{|^[ \t]*<\|python_tag\|>'
-  r'|^[ \t]*\{\s*"name"',
-  re.MULTILINE,
+  r'|^[ \t]*\{\s*"name"'
 )
-
-
-def find(text: str, style: chat.Style) -> int:
-  """Returns where the calls begin, -1 if there are none."""
-  del style
-  found = _START.search(text)
-  return found.start() if found else -1
 
 
 def read(

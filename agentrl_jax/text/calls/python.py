@@ -7,7 +7,6 @@ Read by `ast` and never evaluated: values are literals, `true`, `false` and
 import ast
 import keyword
 import math
-import re
 import unicodedata
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,16 +16,10 @@ from agentrl_jax import types
 from agentrl_jax.text import chat
 from agentrl_jax.text.calls import common
 
-_START = re.compile(r'^[ \t]*\[\s*[^\W\d][\w.]*\s*\(', re.MULTILINE)
 _JSON = {'true': True, 'false': False, 'null': None}
 _LONGEST = 20_000  # characters: bounds what the compiler is asked to read
 
-
-def find(text: str, style: chat.Style) -> int:
-  """Returns where the calls begin, -1 if there are none."""
-  del style
-  found = _START.search(text)
-  return found.start() if found else -1
+find = common.finder(r'^[ \t]*\[\s*[^\W\d][\w.]*\s*\(')
 
 
 def read(

@@ -15,16 +15,10 @@ from agentrl_jax import types
 from agentrl_jax.text import chat
 from agentrl_jax.text.calls import common
 
-_START = re.compile(r'^[ \t]*Action(?: Input)?[ \t]*:', re.MULTILINE)
 _ACTION = re.compile(r'[ \t]*Action[ \t]*:[ \t]*([^\n]*)(?:\n|\Z)')
 _INPUT = re.compile(r'\s*Action Input[ \t]*:')
 
-
-def find(text: str, style: chat.Style) -> int:
-  """Returns where the calls begin, -1 if there are none."""
-  del style
-  found = _START.search(text)
-  return found.start() if found else -1
+find = common.finder(r'^[ \t]*Action(?: Input)?[ \t]*:')
 
 
 def read(

@@ -60,18 +60,13 @@ def read(
   Raises:
     common.MalformedCall: says what is wrong with the first bad one.
   """
-  opening, closing = hermes.tags(style)
-  calls = []
-  while start < len(text):
-    if not text.startswith(opening, start):
-      raise common.MalformedCall('text after a call')
-    call, start = _read_function(text, start + len(opening), schemas)
-    start = common.skip_space(text, start)
-    if not text.startswith(closing, start):
-      raise common.MalformedCall('the closing tool_call tag is missing')
-    calls.append(call)
-    start = common.skip_space(text, start + len(closing))
-  return calls
+  return common.read_tagged(
+    text,
+    start,
+    hermes.tags(style),
+    lambda start: _read_function(text, start, schemas),
+    unclosed='the closing tool_call tag is missing',
+  )
 
 
 def render(
