@@ -51,7 +51,8 @@ def main(arguments: list[str] | None = None) -> int:
     options.backend,
   )
   options.out.write_text(catalogue.dump(made), encoding='utf-8')
-  print(json.dumps({'name': 'make_repairs', **numbers}))
+  name = 'installed' if names else 'own'
+  print(json.dumps({'name': name, **numbers}))
   return 0
 
 

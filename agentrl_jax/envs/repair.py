@@ -168,10 +168,10 @@ class RepairEnv(shell.ShellEnv):
   generate = staticmethod(generate)
   disjoint_splits = True
   rates = {
-    'wrong_fix': 0.4,  # puts in another bug of the same function
-    'gives_up': 0.3,  # after a failed edit
+    'wrong_fix': 0.6,  # puts in another bug of the same function
+    'gives_up': 0.6,  # after a failed edit
     'untested': 0.3,  # is done without a look at the tests
-    'edits_tests': 0.05,  # changes what the tests want; earns nothing
+    'edits_tests': 0.1,  # changes what the tests want; earns nothing
     'malformed': 0.01,
   }
   card = base.Card(

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from agentrl_jax.envs import sandbox
-from agentrl_jax.envs.sandbox import client, filters, kernel
+from agentrl_jax.envs.sandbox import client, filters, kernel, zygote
 
 LIMITS = sandbox.Limits(
   wall_s=4.0, cpu_s=2, memory_mb=200, processes=16, file_kb=256, tree_kb=1024
@@ -71,14 +71,18 @@ def public():
 
 
 def left_over(backend):
-  """Processes of commands that still run, by their argument lists."""
-  server = client.server(backend)
+  """Processes of commands that still run, wherever they hang by now."""
+  server = client.server(backend)._process.pid
+  first = (1 << 20) + server % 1000 * zygote._UIDS  # users of its commands
+  below = kernel.descendants(server)
   found = []
-  for pid in kernel.descendants(server._process.pid):
+  for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
     with contextlib.suppress(OSError):
-      line = pathlib.Path(f'/proc/{pid}/cmdline').read_text()
-      if 'zygote' not in line:  # spare supervisors are forks of the server
-        found.append(line.split('\0')[:3])
+      at = pathlib.Path(f'/proc/{pid}')
+      if pid in below or first <= at.stat().st_uid < first + zygote._UIDS:
+        line = (at / 'cmdline').read_text()
+        if 'zygote' not in line:  # spare supervisors are forks of the server
+          found.append(line.split('\0')[:3])
   return found
 
 
@@ -108,6 +112,37 @@ while True:
     pass
 """
   python(program, wall_s=1.0)
+
+
+def test_processes_are_counted(python):
+  result = python("""
+import os, time
+made = 0
+try:
+  for _ in range(100):
+    if not os.fork():
+      time.sleep(9)
+      os._exit(0)
+    made += 1
+except OSError:
+  pass
+print(made)
+""")
+  assert 4 <= int(result.output) <= LIMITS.processes
+
+
+def test_programs_are_shown_read_only(shell, backend):
+  if backend == 'plain':
+    pytest.skip('sees the mounts of the host')
+  result = shell('cut -d" " -f2,4 /proc/mounts')
+  shown = [line.split() for line in result.output.splitlines()]
+  programs = [
+    flags.split(',')
+    for at, flags in shown
+    if at.startswith(('/usr', '/etc/', '/root', '/opt', '/home'))
+  ]
+  assert programs
+  assert all('ro' in flags and 'nosuid' in flags for flags in programs)
 
 
 def test_memory_bomb(python):
