@@ -6,7 +6,7 @@ weighed as one context. A demonstration becomes 2.7 times the tokens, so that
 fine-tuning takes twice the updates to read about as many turns.
 Command: python experiments/launch.py --config=configs/gigpo_window.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: gigpo_window.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: gigpo_window.test_success .1% -->96.9%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib

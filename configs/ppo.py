@@ -4,7 +4,7 @@ Claim: a learned baseline instead of a group's mean, on the same data path; it u
 groups whose outcomes are all equal as well.
 Command: python experiments/launch.py --config=configs/ppo.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: ppo.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: ppo.test_success .1% -->97.9%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
