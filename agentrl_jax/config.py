@@ -93,12 +93,28 @@ def _policy_fields():
       num_heads=4,  # query heads
       num_kv_heads=2,  # divides num_heads
       head_dim=32,  # even
-      d_ff=320,  # SwiGLU width
+      d_ff=320,  # width of the feed-forward, unused with experts
+      activation='silu',  # silu | gelu_tanh: of its gate
+      num_experts=0,  # of a feed-forward; 0 = one that all tokens use
+      experts_per_token=0,  # 1..num_experts, where there are experts
+      d_expert=0,  # width of an expert, where there are experts
+      norm_topk=True,  # the weights of a token's experts add up to 1
+      balance_coef=0.001,  # of the load-balance loss, >= 0
+      expert_compute='auto',  # auto | dense | grouped | ragged: same results
       rope_theta=1e4,  # rotary base
       norm_epsilon=1e-6,  # RMSNorm
       qk_norm=True,  # RMSNorm on queries and keys
+      qkv_bias=False,  # on queries, keys and values
+      post_norms=False,  # RMSNorm behind attention and feed-forward too
+      centered_norms=False,  # norms scale by 1 + weight
+      scale_embeddings=False,  # by the root of d_model
+      query_scalar=0.0,  # scores are divided by its root; 0 = head_dim
+      sliding_window=0,  # tokens that a sliding layer sees; 0 = all
+      sliding_layers=(),  # which layers slide, repeated, bools; () = all
+      rope_local_theta=0.0,  # rotary base of sliding layers; 0 = rope_theta
       tie_embeddings=False,  # one matrix for input and output
       embedding_std=0.5,  # at initialisation
+      attention='auto',  # auto | xla | dot_product | cudnn | splash
       remat='none',  # none | block | dots: recomputed in the backward pass
       scan_unroll=3,  # layers of one step of the learner's scan
       dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
@@ -129,6 +145,7 @@ def _policy_fields():
       decode_chunk=8,  # tokens of one decode call
       extend_rows=16,  # contexts prefilled or extended in one call
       extend_chunk=18,  # tokens a row of one extend call
+      router_replay=True,  # the learner uses the experts that the sampler used
       weights='whole',  # whole | split: over fsdp, where they do not fit
     ),
   )
@@ -202,12 +219,17 @@ def _learning_fields():
       epochs=1,  # passes over an iteration's data
       rows=4,  # packed rows of a microbatch (the one learner shape)
       row_length=384,  # tokens of a row, >= rollout.max_context
+      shorter_rows=(),  # lengths, descending, that divide row_length, each the
+      # shape of microbatches without a longer context; () = one shape
+      param_dtype='float32',  # float32 | bfloat16: of weights in a gradient
+      head_chunk=-1,  # tokens of a row with logits at once; 0 = all, -1 = by V
       constant_groups='drop',  # keep | drop | refill groups of equal outcomes
       overlong='keep',  # keep | drop what ran out of tokens (LENGTH, context)
       max_nonfinite=3,  # skipped updates in a row that stop the run
       optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
     ),
-    mesh=dict(data=1, fsdp=1, tensor=1),  # devices an axis; one may be -1
+    # Devices an axis; one may be -1.
+    mesh=dict(data=1, fsdp=1, tensor=1, expert=1),
     distributed=dict(
       coordinator='',  # HOST:PORT of process 0, or auto; '' = one process
       num_processes=0,  # 0 = the cluster says

@@ -13,13 +13,17 @@ import ml_collections
 _CHOICES = {
   'sampler.weights': ('whole', 'split'),
   'model.dtype': ('auto', 'float32', 'bfloat16'),
+  'model.activation': ('silu', 'gelu_tanh'),
   'lora.publish': ('merged', 'beside'),
   'lora.base_dtype': ('auto', 'float32', 'bfloat16'),
+  'model.attention': ('auto', 'xla', 'dot_product', 'cudnn', 'splash'),
   'model.remat': ('none', 'block', 'dots'),
+  'model.expert_compute': ('auto', 'dense', 'grouped', 'ragged'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
   'rollout.long_observation': ('stop', 'truncate'),
   'train.constant_groups': ('keep', 'drop', 'refill'),
   'train.overlong': ('keep', 'drop'),
+  'train.param_dtype': ('float32', 'bfloat16'),
   'advantage.bootstrap': ('none', 'limit'),
   'loss.proximal': ('behavior', 'recomputed', 'latest', 'interpolated'),
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
@@ -69,6 +73,11 @@ _AT_LEAST = {
     )
   },
   'lora.rank': 0,
+  'model.num_experts': 0,
+  'model.query_scalar': 0,
+  'model.sliding_window': 0,
+  'model.rope_local_theta': 0,
+  'model.balance_coef': 0,
   'sft.steps': 0,
   'sft.rows': 1,
   'sft.demonstrations': 1,
@@ -102,6 +111,7 @@ _AT_LEAST = {
   'train.minibatches': 1,
   'train.epochs': 1,
   'train.rows': 1,
+  'train.head_chunk': -1,
   'train.max_nonfinite': 1,
   'eval.every': 0,
   'eval.tasks': 0,
@@ -186,6 +196,7 @@ def faults(
     if ':' not in str(flat[field]) and flat[field] not in names:
       out.append(_choice(field, flat[field], names))
   out += _relations(config) + _watch_faults(config) + _learning_faults(config)
+  out += _expert_faults(config.model)
   out += _mesh_faults(config, num_devices)
   return out + _host_faults(config, num_hosts)
 
@@ -244,6 +255,12 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     f'config.model.head_dim={c.model.head_dim}: must be even (rotary pairs)',
   )
   check(
+    len(c.model.sliding_layers) <= max(c.model.num_layers, 0)
+    and all(isinstance(slides, bool) for slides in c.model.sliding_layers),
+    f'config.model.sliding_layers={c.model.sliding_layers}: true or false for '
+    'each of the layers, or for the first of them (it is repeated)',
+  )
+  check(
     c.rollout.max_context % 64 == 0,
     f'config.rollout.max_context={c.rollout.max_context}: must be a multiple '
     'of 64',
@@ -285,6 +302,17 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
   return faults
 
 
+def _expert_faults(c: ml_collections.ConfigDict) -> list[str]:
+  given = c.num_experts, c.experts_per_token, c.d_expert
+  if given == (0, 0, 0) or (1 <= given[1] <= given[0] and given[2] >= 1):
+    return []
+  return [
+    'config.model: (num_experts, experts_per_token, d_expert)='
+    f'{given}: experts_per_token must be in 1..num_experts and d_expert >= 1, '
+    'or all three 0 (a decoder without experts)'
+  ]
+
+
 def _watch_faults(c: ml_collections.ConfigDict) -> list[str]:
   faults = []
   if 0 < c.watch.length_drift <= 1:
@@ -307,6 +335,7 @@ def _learning_faults(c: ml_collections.ConfigDict) -> list[str]:
       'config.loss.correction: a tuple of (name, options) pairs, such as '
       "(('tis', {'cap': 2.0}),)"
     )
+  faults += _shape_faults(c)
   if c.loss.correction and c.loss.proximal == 'behavior':
     faults.append(
       "config.loss.correction: with config.loss.proximal='behavior' the two "
@@ -336,6 +365,43 @@ def _learning_faults(c: ml_collections.ConfigDict) -> list[str]:
   return faults
 
 
+def _shape_faults(c: ml_collections.ConfigDict) -> list[str]:
+  """Faults of what the learner's programs look like."""
+  faults, length = [], c.train.row_length
+  shorter = list(c.train.shorter_rows)
+  if not all(isinstance(n, int) and 0 < n < length for n in shorter) or any(
+    length % n for n in shorter
+  ):
+    faults.append(
+      f'config.train.shorter_rows={tuple(shorter)}: lengths that divide '
+      f'config.train.row_length={length} and are below it'
+    )
+  elif shorter != sorted(set(shorter), reverse=True):
+    faults.append(
+      f'config.train.shorter_rows={tuple(shorter)}: must descend, each once'
+    )
+  if shorter and c.distributed.coordinator:
+    faults.append(
+      f'config.train.shorter_rows={tuple(shorter)}: several hosts compute in '
+      'one shape; leave it () with config.distributed.coordinator='
+      f'{c.distributed.coordinator!r}'
+    )
+  if c.train.param_dtype == 'bfloat16':
+    if c.model.dtype != 'bfloat16':
+      faults.append(
+        f"config.train.param_dtype='bfloat16': config.model.dtype="
+        f"{c.model.dtype!r} must be 'bfloat16' as well, or the sampler's "
+        'weights would not be those that are trained'
+      )
+    if c.lora.rank:
+      faults.append(
+        "config.train.param_dtype='bfloat16': with config.lora.rank="
+        f'{c.lora.rank} adapters are float32; set config.lora.base_dtype for '
+        'the frozen weights and leave this float32'
+      )
+  return faults
+
+
 def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
   sizes = c.mesh.to_dict()
   if sum(size == -1 for size in sizes.values()) > 1:
@@ -352,11 +418,16 @@ def _mesh_faults(c: ml_collections.ConfigDict, num_devices) -> list[str]:
   ):
     return [f'config.mesh={sizes}: does not fit {num_devices} device(s)']
   sizes = {k: v if v > 0 else num_devices // product for k, v in sizes.items()}
-  parts = sizes['data'] * sizes['fsdp']
+  parts = sizes['data'] * sizes['fsdp'] * sizes['expert']
   if c.train.rows % parts:
     return [
       f'config.train.rows={c.train.rows}: must be a multiple of {parts} '
-      '(config.mesh.data x config.mesh.fsdp)'
+      '(config.mesh.data x config.mesh.fsdp x config.mesh.expert)'
+    ]
+  if c.model.num_experts % sizes['expert']:
+    return [
+      f'config.mesh.expert={sizes["expert"]}: must divide '
+      f'config.model.num_experts={c.model.num_experts}'
     ]
   return []
 
@@ -366,8 +437,8 @@ def _host_faults(c: ml_collections.ConfigDict, num_hosts: int) -> list[str]:
   where = d.coordinator
   if where not in ('', 'auto') and not where.rpartition(':')[2].isdigit():
     out.append(
-      f'config.distributed.coordinator={where!r}: HOST:PORT of process 0, auto, '
-      "or '' for one process"
+      f'config.distributed.coordinator={where!r}: HOST:PORT of process 0, '
+      "auto, or '' for one process"
     )
   if 0 < d.num_processes <= d.process_id:
     out.append(

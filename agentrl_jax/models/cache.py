@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from agentrl_jax.models import moe
+from agentrl_jax.models import policy as policy_lib
 from agentrl_jax.models.config import ModelConfig
 
 
@@ -23,10 +24,19 @@ class Cache:
   values: tuple[jax.Array, ...]
   routes: jax.Array | None = None
 
+  @property
+  def columns(self) -> int:
+    """S."""
+    return self.values[0].shape[2]
+
 
 def init(
-  config: ModelConfig, num_slots: int, length: int, *, routes: bool = False
-) -> Cache:
+  config: ModelConfig | policy_lib.Policy,
+  num_slots: int,
+  length: int,
+  *,
+  routes: bool = False,
+) -> Cache | policy_lib.TokenCache:
   """Returns an empty cache for `num_slots` contexts of `length` tokens.
 
   Args:
@@ -34,6 +44,8 @@ def init(
     num_slots, length: of the cache.
     routes: record the experts that tokens use; nothing without experts.
   """
+  if isinstance(config, policy_lib.Policy):
+    return policy_lib.init_cache(num_slots, length)
   outer = (num_slots, config.num_kv_heads)
   layers = range(config.num_layers)
   keys, values = (
@@ -49,6 +61,8 @@ def init(
 
 def num_bytes(config: ModelConfig, num_slots: int, length: int) -> int:
   """Returns the size of such a cache."""
+  if isinstance(config, policy_lib.Policy):
+    return num_slots * length * 4  # its tokens
   item = jnp.dtype(config.dtype).itemsize
   columns = num_slots * config.num_kv_heads * length
   return 2 * config.num_layers * columns * config.head_dim * item

@@ -4,10 +4,13 @@ import jax
 import jax.numpy as jnp
 
 from agentrl_jax.models.config import ModelConfig
+from agentrl_jax.models.policy import Policy, own
 
 
-def matrix(config: ModelConfig, params: dict) -> jax.Array:
+def matrix(config: ModelConfig | Policy, params: dict) -> jax.Array:
   """Returns the output matrix [D, V]."""
+  if isinstance(config, Policy):
+    return config.head(own(config, params))
   if config.tie_embeddings:
     return params['embed']['table'].T
   return params['head']

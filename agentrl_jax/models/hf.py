@@ -1,105 +1,29 @@
 """How do weights get in and out of the Hugging Face layout?
 
-One table of names serves both directions; one tensor at a time is in host
-memory besides the stacked weight that it belongs to. A field of `config.json`
-that would change the mathematics and is not supported is an error.
+Import streams: beside the weights on the devices, host memory holds the part
+of one layer's tensor that these devices need. Export holds one file at a time.
 """
 
 import dataclasses
+import functools
 import json
 import math
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import safetensors
 import safetensors.numpy
 
-from agentrl_jax.models import params as params_lib
+from agentrl_jax.models import families, lora
 from agentrl_jax.models.config import ModelConfig
+from agentrl_jax.models.families import Name
+from agentrl_jax.models.hf_config import read_config, write_config
 
-
-class Name(NamedTuple):
-  """Where a weight lies over there.
-
-  Attributes:
-    path: tensor name; `{}` is the layer.
-    inputs: leading axes of ours that are the input of a matrix, which is
-      stored as [outputs, inputs]; 0 = stored as it is.
-  """
-
-  path: str
-  inputs: int = 0
-
-
-_BLOCK = 'model.layers.{}.'
-NAMES = {
-  ('embed', 'table'): Name('model.embed_tokens.weight'),
-  ('layers', 'attention_norm'): Name(_BLOCK + 'input_layernorm.weight'),
-  ('layers', 'q'): Name(_BLOCK + 'self_attn.q_proj.weight', 1),
-  ('layers', 'k'): Name(_BLOCK + 'self_attn.k_proj.weight', 1),
-  ('layers', 'v'): Name(_BLOCK + 'self_attn.v_proj.weight', 1),
-  ('layers', 'o'): Name(_BLOCK + 'self_attn.o_proj.weight', 2),
-  ('layers', 'q_norm'): Name(_BLOCK + 'self_attn.q_norm.weight'),
-  ('layers', 'k_norm'): Name(_BLOCK + 'self_attn.k_norm.weight'),
-  ('layers', 'mlp_norm'): Name(_BLOCK + 'post_attention_layernorm.weight'),
-  ('layers', 'gate'): Name(_BLOCK + 'mlp.gate_proj.weight', 1),
-  ('layers', 'up'): Name(_BLOCK + 'mlp.up_proj.weight', 1),
-  ('layers', 'down'): Name(_BLOCK + 'mlp.down_proj.weight', 1),
-  ('final_norm',): Name('model.norm.weight'),
-  ('head',): Name('lm_head.weight', 1),
-}
-
-# model_type -> what it says about our decoder.
-FAMILIES = {
-  'qwen3': {'architecture': 'Qwen3ForCausalLM', 'qk_norm': True},
-  'llama': {'architecture': 'LlamaForCausalLM', 'qk_norm': False},
-}
-
-# config.json field -> ours; all but the last three must be there.
-_FIELDS = {
-  'num_hidden_layers': 'num_layers',
-  'hidden_size': 'd_model',
-  'num_attention_heads': 'num_heads',
-  'num_key_value_heads': 'num_kv_heads',
-  'intermediate_size': 'd_ff',
-  'vocab_size': 'vocab_size',
-  'rms_norm_eps': 'norm_epsilon',
-  'head_dim': 'head_dim',
-  'tie_word_embeddings': 'tie_embeddings',
-  'rope_theta': 'rope_theta',
-}
-_OPTIONAL = ('head_dim', 'tie_word_embeddings', 'rope_theta')
-_ONLY = {'hidden_act': ('silu',), 'pretraining_tp': (1,)}
-# Fields without a say in the logits. Any other field that is set (neither
-# null, false, 0 nor empty) is refused: it may change them.
-_HARMLESS = frozenset(
-  (
-    'architectures',
-    'model_type',
-    'dtype',
-    'torch_dtype',
-    'transformers_version',
-    '_name_or_path',
-    'initializer_range',
-    'max_position_embeddings',
-    'max_window_layers',  # of a sliding window, which is refused if on
-    'bos_token_id',
-    'eos_token_id',
-    'pad_token_id',
-    'use_cache',
-    'return_dict',
-    'id2label',
-    'label2id',
-    'is_llama_config',
-    'transformers.js_config',
-    'rope_parameters',  # checked by _rope
-    'rope_scaling',
-    'layer_types',  # checked by _from_json
-  )
-)
+_DTYPES = {'F32': 'float32', 'BF16': 'bfloat16', 'F16': 'float16'}
 
 
 def load(
@@ -111,7 +35,8 @@ def load(
     directory: holds config.json and model.safetensors, or shards and
       model.safetensors.index.json.
     dtype: of weights and activations; None = as stored.
-    shardings: tree like the parameters; None = the default device.
+    shardings: tree like the parameters, no layer axis split; None = the
+      default device. A process reads what its own devices hold.
 
   Returns:
     (config, params), layers stacked.
@@ -127,14 +52,54 @@ def load(
   files = _files(directory)
   _check_names(files, config, directory)
   if dtype is None:
-    dtype = _tensor(files, NAMES['embed', 'table'].path)[1].dtype
-  dtype = np.dtype(dtype)
+    dtype = _dtype(files, families.NAMES['embed', 'table'].path)
+  dtype = jnp.dtype(dtype)
   config = dataclasses.replace(config, dtype=dtype.name)
   params: dict = {}
-  for keys, weight in _weights(config):
-    value = _read(files, keys, weight.shape, dtype)
-    params = _put(params, keys, jax.device_put(value, _at(shardings, keys)))
+  for keys, weight, name in families.weights(config):
+    read = functools.partial(_part, files, name, dtype=dtype)
+    value = assemble(
+      read,
+      weight.shape,
+      dtype,
+      stacked=name.stacks > 0,
+      sharding=_at(shardings, keys),
+    )
+    params = _put(params, keys, value)
   return config, params
+
+
+def assemble(
+  read: Callable[..., np.ndarray],
+  shape: tuple[int, ...],
+  dtype: Any,
+  *,
+  stacked: bool,
+  sharding: jax.sharding.Sharding | None,
+) -> jax.Array:
+  """Makes a weight on its devices, layer by layer if it is stacked.
+
+  Args:
+    read: f(stack, shape, index) -> the values at `index`, a slice an axis, of
+      an array of `shape`: the whole weight (stack ()), or one layer of it
+      (stack (layer,)).
+    shape: of the weight, [L, ...] if stacked.
+    dtype: of the weight.
+    stacked: read it by layers.
+    sharding: of the weight; None = the default device.
+
+  Raises:
+    ValueError: the sharding splits the layers.
+  """
+  if not stacked:
+    return _placed(functools.partial(read, (), shape), shape, sharding)
+  inner = _of_layer(sharding)
+  start, write = _stack_programs(sharding)
+  stack = start(shape, dtype)
+  for layer in range(shape[0]):
+    part = functools.partial(read, (layer,), shape[1:])
+    stack = write(stack, _placed(part, shape[1:], inner), layer)
+  return stack
 
 
 def save(
@@ -142,153 +107,71 @@ def save(
   config: ModelConfig,
   params: dict,
   *,
+  dtype: Any = None,
   fields: Mapping[str, Any] | None = None,
-  shard_bytes: int = 4 << 30,
+  shard_bytes: int = 1 << 30,
 ) -> None:
   """Writes a model directory that `transformers` and `load` read.
 
   Args:
     directory: made if missing; a model in it is overwritten.
     config: the shape.
-    params: layers stacked; fetched from the device one layer at a time.
+    params: layers stacked, no adapters; fetched from the device one layer at a
+      time.
+    dtype: to write; None = that of the weights.
     fields: further fields of config.json, such as `eos_token_id`.
     shard_bytes: a file holds at most that much, or one tensor.
 
   Raises:
-    ValueError: a weight has another shape than `config` says.
+    ValueError: a weight has another shape than `config` says, there are
+      adapters, or no published family is such a decoder.
   """
+  described = write_config(config)
+  if lora.adapters(params):
+    raise ValueError(
+      'params have adapters: give lora.merge(config.lora, params)'
+    )
+  table = _at(params, ('embed', 'table'))
+  dtype = jnp.dtype(table.dtype if dtype is None else dtype)
+  plan = _plan(config, params, dtype, shard_bytes)
   directory = pathlib.Path(directory)
   directory.mkdir(parents=True, exist_ok=True)
   for old in directory.glob('model*.safetensors*'):
     old.unlink()
-  shards = _plan(config, params, shard_bytes)
-  single = len(shards) == 1
+  tensors = _tensors(config, params, dtype)
   weight_map, total = {}, 0
-  for i, shard in enumerate(shards, start=1):
-    name = f'model-{i:05d}-of-{len(shards):05d}.safetensors'
-    name = 'model.safetensors' if single else name
-    tensors = dict(_stored(params, keys, layer) for keys, layer in shard)
-    total += sum(tensor.nbytes for tensor in tensors.values())
-    weight_map.update(dict.fromkeys(tensors, name))
+  for i, count in enumerate(plan, start=1):
+    name = f'model-{i:05d}-of-{len(plan):05d}.safetensors'
+    name = 'model.safetensors' if len(plan) == 1 else name
+    held = dict(next(tensors) for _ in range(count))
+    total += sum(tensor.nbytes for tensor in held.values())
+    weight_map.update(dict.fromkeys(held, name))
     safetensors.numpy.save_file(
-      tensors, directory / name, metadata={'format': 'pt'}
+      held, directory / name, metadata={'format': 'pt'}
     )
     (directory / name).chmod(0o644)  # it is written as a private file
-  if not single:
+  if len(plan) > 1:
     index = {'metadata': {'total_size': total}, 'weight_map': weight_map}
     _write_json(directory / 'model.safetensors.index.json', index)
-  dtype = np.dtype(_at(params, ('embed', 'table')).dtype).name
-  described = {**write_config(config), 'dtype': dtype, **(fields or {})}
+  described |= {'dtype': dtype.name, **(fields or {})}
   _write_json(directory / 'config.json', described)
 
 
-def read_config(
-  fields: Mapping[str, Any], *, where: str = 'config.json'
-) -> ModelConfig:
-  """Reads the shape from the fields of a `config.json`.
+class _Files(NamedTuple):
+  """Where tensors are: name -> file."""
 
-  Raises:
-    ValueError: lists every field that is missing or not supported.
-  """
-  family = FAMILIES.get(fields.get('model_type'))
-  if family is None:
-    raise ValueError(
-      f'{where}: model_type={fields.get("model_type")!r} is not one of '
-      f'{sorted(FAMILIES)}'
-    )
-  faults = [
-    f'{name} is missing'
-    for name in _FIELDS
-    if fields.get(name) is None and name not in _OPTIONAL
-  ]
-  faults += _unsupported(fields)
-  theta, fault = _rope(fields)
-  faults += fault
-  if faults:
-    raise ValueError(f'{where}: ' + '; '.join(faults))
-  ours = {
-    name: fields[theirs]
-    for theirs, name in _FIELDS.items()
-    if fields.get(theirs) is not None
-  }
-  ours.setdefault('head_dim', _default_head_dim(fields))
-  ours['rope_theta'] = float(theta)
-  return ModelConfig(
-    **{'tie_embeddings': False, **ours}, qk_norm=family['qk_norm']
-  )
+  paths: dict[str, pathlib.Path]
+
+  def open(self, name: str):
+    """Opened for one tensor only: pages of a mapped file count as memory."""
+    return safetensors.safe_open(self.paths[name], framework='numpy')
 
 
-def write_config(config: ModelConfig) -> dict[str, Any]:
-  """Returns the fields of `config.json`; `read_config` gives config back."""
-  name, family = next(
-    item for item in FAMILIES.items() if item[1]['qk_norm'] == config.qk_norm
-  )
-  fields = {theirs: getattr(config, ours) for theirs, ours in _FIELDS.items()}
-  theta = fields.pop('rope_theta')
-  return {
-    'architectures': [family['architecture']],
-    'model_type': name,
-    **fields,
-    'rope_theta': theta,  # read by transformers 4
-    'rope_parameters': {'rope_theta': theta, 'rope_type': 'default'},
-    'hidden_act': 'silu',
-    'attention_bias': False,
-    'attention_dropout': 0.0,
-    'max_position_embeddings': 32768,
-    'initializer_range': 0.02,
-  }
-
-
-def _unsupported(fields: Mapping[str, Any]) -> list[str]:
-  faults = []
-  for name, value in fields.items():
-    if name in _ONLY:
-      if value not in _ONLY[name]:
-        faults.append(f'{name}={value!r}: only {_ONLY[name][0]!r} is supported')
-    elif name == 'layer_types':
-      if set(value or ()) - {'full_attention'}:
-        faults.append("layer_types: only 'full_attention' is supported")
-    elif value and name not in _HARMLESS and name not in _FIELDS:
-      faults.append(f'{name}={value!r} is not supported')
-  return faults
-
-
-def _rope(fields: Mapping[str, Any]) -> tuple[float, list[str]]:
-  """Returns the rotary base and faults; reads both spellings."""
-  theta = fields.get('rope_theta')
-  faults = []
-  for name in ('rope_parameters', 'rope_scaling'):
-    rope = dict(fields.get(name) or {})
-    kind = rope.pop('rope_type', rope.pop('type', 'default'))
-    theta = rope.pop('rope_theta', theta)
-    if kind != 'default' or any(rope.values()):
-      faults.append(f'{name}={fields[name]!r}: only plain rotary is supported')
-  return 10000.0 if theta is None else theta, faults
-
-
-def _default_head_dim(fields: Mapping[str, Any]) -> int:
-  if fields['model_type'] == 'qwen3':
-    return 128
-  return fields['hidden_size'] // fields['num_attention_heads']
-
-
-def _weights(
-  config: ModelConfig,
-) -> Iterator[tuple[tuple[str, ...], params_lib.Weight]]:
-  """Walks the table of names in its order, over the weights there are."""
-  described = params_lib.describe(config)
-  for keys in NAMES:
-    weight = _at(described, keys, missing=None)
-    if weight is not None:
-      yield keys, weight
-
-
-def _files(directory: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Tensor name -> file."""
+def _files(directory: pathlib.Path) -> _Files:
   index = directory / 'model.safetensors.index.json'
   if index.is_file():
     weight_map = json.loads(index.read_text('utf-8'))['weight_map']
-    return {name: directory / file for name, file in weight_map.items()}
+    return _Files({name: directory / file for name, file in weight_map.items()})
   path = directory / 'model.safetensors'
   if not path.is_file():
     raise ValueError(
@@ -296,21 +179,21 @@ def _files(directory: pathlib.Path) -> dict[str, pathlib.Path]:
       'model.safetensors.index.json; convert the weights to safetensors'
     )
   with safetensors.safe_open(path, framework='numpy') as file:
-    return dict.fromkeys(file.keys(), path)
+    return _Files(dict.fromkeys(file.keys(), path))
 
 
 def _check_names(files, config: ModelConfig, directory: pathlib.Path) -> None:
   expected = {
-    NAMES[keys].path.format(layer)
-    for keys, _ in _weights(config)
-    for layer in range(config.num_layers)
+    name.path.format(*stack)
+    for _, weight, name in families.weights(config)
+    for stack in np.ndindex(*weight.shape[: name.stacks])
   }
-  missing = sorted(expected - set(files))
+  missing = sorted(expected - set(files.paths))
   # Tied models may store the head twice; rotary tables are derived.
   extra = sorted(
     name
-    for name in set(files) - expected
-    if name != NAMES['head',].path and not name.endswith('inv_freq')
+    for name in set(files.paths) - expected
+    if name != families.NAMES['head',].path and not name.endswith('inv_freq')
   )
   if missing or extra:
     raise ValueError(
@@ -319,74 +202,149 @@ def _check_names(files, config: ModelConfig, directory: pathlib.Path) -> None:
     )
 
 
-def _read(files, keys, shape, dtype) -> np.ndarray:
-  """Reads one weight, all layers of it, converting layer by layer."""
-  name = NAMES[keys]
-  if keys[0] != 'layers':
-    return _ours(_tensor(files, name.path), name, shape).astype(dtype)
-  value = np.empty(shape, dtype)
-  for layer in range(shape[0]):
-    tensor = _tensor(files, name.path.format(layer))
-    value[layer] = _ours(tensor, name, shape[1:])
-  return value
-
-
-def _tensor(files, path: str) -> tuple[str, np.ndarray]:
-  with safetensors.safe_open(files[path], framework='numpy') as file:
-    return path, file.get_tensor(path)
-
-
-def _ours(
-  tensor: tuple[str, np.ndarray], name: Name, shape: tuple[int, ...]
-) -> np.ndarray:
-  path, value = tensor
-  if value.shape != _their_shape(name, shape):
+def _dtype(files: _Files, path: str) -> str:
+  with files.open(path) as file:
+    stored = file.get_slice(path).get_dtype()
+  if stored not in _DTYPES:
     raise ValueError(
-      f'{path} is {value.shape}, but config.json makes it '
-      f'{_their_shape(name, shape)}'
+      f'{path} is {stored}: only {sorted(_DTYPES)} are supported'
     )
-  return (value.T if name.inputs else value).reshape(shape)
+  return _DTYPES[stored]
+
+
+def _part(
+  files: _Files,
+  name: Name,
+  stack: tuple[int, ...],
+  shape: tuple[int, ...],
+  index: tuple[slice, ...],
+  *,
+  dtype: Any,
+) -> np.ndarray:
+  """Reads `index` of the array that the tensors numbered `stack` make."""
+  if len(stack) < name.stacks:  # experts: an axis of ours, tensors over there
+    return np.stack(
+      [
+        _part(files, name, (*stack, i), shape[1:], index[1:], dtype=dtype)
+        for i in range(*index[0].indices(shape[0]))
+      ]
+    )
+  path = name.path.format(*stack)
+  with files.open(path) as file:
+    stored = file.get_slice(path)
+    if tuple(stored.get_shape()) != _their_shape(name, shape):
+      raise ValueError(
+        f'{path} is {tuple(stored.get_shape())}, but config.json makes it '
+        f'{_their_shape(name, shape)}'
+      )
+    if stored.get_dtype() not in _DTYPES:
+      raise ValueError(f'{path} is {stored.get_dtype()}: not supported')
+    if name.inputs is None:
+      return stored[index].astype(dtype, copy=False)
+    # Only the first axis of inputs and of outputs is cut while reading.
+    groups = [_span(shape[name.inputs :], index[name.inputs :])]
+    if name.inputs:
+      groups.append(_span(shape[: name.inputs], index[: name.inputs]))
+    value = stored[tuple(cut for cut, _ in groups)].astype(dtype, copy=False)
+  value = value.T.reshape([n for _, sizes in groups[::-1] for n in sizes])
+  firsts = {0, name.inputs}
+  rest = [slice(None) if i in firsts else s for i, s in enumerate(index)]
+  return value[tuple(rest)]
+
+
+def _span(
+  shape: tuple[int, ...], index: tuple[slice, ...]
+) -> tuple[slice, list[int]]:
+  """The stored range that holds the cut of the first axis, and its shape."""
+  start, stop, _ = index[0].indices(shape[0])
+  inner = math.prod(shape[1:])
+  return slice(start * inner, stop * inner), [stop - start, *shape[1:]]
+
+
+def _placed(read, shape, sharding) -> jax.Array:
+  """Puts an array on its devices; each part is read once."""
+  if sharding is None:
+    return jax.device_put(read((slice(None),) * len(shape)))
+  parts: dict = {}
+
+  def part(index):
+    key = tuple(cut.indices(size) for cut, size in zip(index, shape))
+    if key not in parts:
+      parts[key] = read(index)
+    return parts[key]
+
+  return jax.make_array_from_callback(shape, sharding, part)
+
+
+def _of_layer(sharding):
+  """The sharding of one layer of a stacked weight."""
+  if not isinstance(sharding, jax.sharding.NamedSharding):
+    return sharding
+  first, *rest = tuple(sharding.spec) or (None,)
+  if first is not None:
+    raise ValueError(f'{sharding.spec}: the layer axis may not be split')
+  spec = jax.sharding.PartitionSpec(*rest)
+  return jax.sharding.NamedSharding(sharding.mesh, spec)
+
+
+@functools.lru_cache
+def _stack_programs(sharding):
+  """Two programs: an empty stack, and one more layer in it (in place)."""
+
+  def write(stack, part, layer):
+    return jax.lax.dynamic_update_index_in_dim(stack, part, layer, 0)
+
+  return (
+    jax.jit(jnp.zeros, static_argnums=(0, 1), out_shardings=sharding),
+    jax.jit(write, donate_argnums=0, out_shardings=sharding),
+  )
 
 
 def _their_shape(name: Name, shape: tuple[int, ...]) -> tuple[int, ...]:
-  if not name.inputs:
+  if name.inputs is None:
     return tuple(shape)
   inputs, outputs = shape[: name.inputs], shape[name.inputs :]
-  return math.prod(outputs), math.prod(inputs)
+  return (math.prod(outputs), math.prod(inputs))[: 2 if inputs else 1]
 
 
-def _stored(params: dict, keys: tuple, layer: int) -> tuple[str, np.ndarray]:
-  """Fetches one tensor and gives it its name and layout over there."""
-  name, value = NAMES[keys], _at(params, keys)
-  value = np.asarray(value if layer < 0 else value[layer])
-  shape = _their_shape(name, value.shape)
-  if name.inputs:
-    value = value.reshape(shape[::-1]).T
-  return name.path.format(layer), np.ascontiguousarray(value)
+def _tensors(
+  config: ModelConfig, params: dict, dtype: Any
+) -> Iterator[tuple[str, np.ndarray]]:
+  """Fetches weights layer by layer; gives tensors their name and layout."""
+  for keys, weight, name in families.weights(config):
+    value = _at(params, keys)
+    for layer in range(weight.shape[0]) if name.stacks else (None,):
+      part = np.asarray(value if layer is None else value[layer])
+      outer = () if layer is None else (layer,)
+      for inner in np.ndindex(*part.shape[: max(name.stacks - 1, 0)]):
+        tensor = part[inner].astype(dtype, copy=False)
+        shape = _their_shape(name, tensor.shape)
+        if name.inputs is not None:
+          tensor = tensor.reshape(shape[::-1]).T
+        path = name.path.format(*outer, *inner)
+        yield path, np.ascontiguousarray(tensor)
 
 
 def _plan(
-  config: ModelConfig, params: dict, shard_bytes: int
-) -> list[list[tuple[tuple[str, ...], int]]]:
-  """Cuts the tensors into files: lists of (keys, layer), -1 = no layer."""
-  shards, room = [[]], shard_bytes
-  for keys, weight in _weights(config):
+  config: ModelConfig, params: dict, dtype: Any, shard_bytes: int
+) -> list[int]:
+  """Cuts the tensors into files: how many each holds, in their order."""
+  counts, room = [0], shard_bytes
+  for keys, weight, name in families.weights(config):
     value = _at(params, keys, missing=None)
     if value is None or value.shape != weight.shape:
       raise ValueError(
         f'params[{"][".join(map(repr, keys))}] should be {weight.shape}, not '
         f'{getattr(value, "shape", None)}'
       )
-    stacked = keys[0] == 'layers'
-    size = math.prod(weight.shape) * np.dtype(value.dtype).itemsize
-    size //= config.num_layers if stacked else 1
-    for layer in range(config.num_layers) if stacked else (-1,):
-      if size > room and shards[-1]:
-        shards.append([])
+    size = math.prod(weight.shape[name.stacks :]) * jnp.dtype(dtype).itemsize
+    for _ in range(math.prod(weight.shape[: name.stacks])):
+      if size > room and counts[-1]:
+        counts.append(0)
         room = shard_bytes
-      shards[-1].append((keys, layer))
+      counts[-1] += 1
       room -= size
-  return shards
+  return counts
 
 
 def _at(tree: Any, keys: tuple[str, ...], missing: Any = KeyError) -> Any:

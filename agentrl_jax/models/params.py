@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from agentrl_jax.models import lora as lora_lib
 from agentrl_jax.models.config import ModelConfig
+from agentrl_jax.models.policy import Policy
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,8 +26,10 @@ class Weight:
   fill: float = 1.0
 
 
-def describe(config: ModelConfig) -> dict:
+def describe(config: ModelConfig | Policy) -> dict:
   """Returns the tree of `Weight`s; blocks are stacked on a leading L axis."""
+  if isinstance(config, Policy):
+    return _foreign(config)
   c = config
   n, d, f = c.num_layers, c.d_model, c.d_ff
   h, k, e = c.num_heads, c.num_kv_heads, c.head_dim
@@ -86,12 +89,24 @@ def describe(config: ModelConfig) -> dict:
   if not c.tie_embeddings:
     std = 1 / math.sqrt(d)
     tree['head'] = Weight((d, c.vocab_size), ('embed', 'vocab'), std)
-  if c.value_head:
-    tree['value'] = {
-      'kernel': Weight((d,), (None,), 0.0, fill=0.0),
-      'bias': Weight((), (), 0.0, fill=0.0),
-    }
-  return tree
+  return tree | _value_head(c)
+
+
+def _value_head(config: ModelConfig | Policy) -> dict:
+  if not config.value_head:
+    return {}
+  kernel = Weight((config.d_model,), (None,), 0.0, fill=0.0)
+  return {'value': {'kernel': kernel, 'bias': Weight((), (), 0.0, fill=0.0)}}
+
+
+def _foreign(policy: Policy) -> dict:
+  """Weights of a foreign model, by what its initialiser would make."""
+  made = jax.eval_shape(policy.init, jax.random.key(0))
+  axes = policy.axes
+  if axes is None:
+    axes = jax.tree.map(lambda x: (None,) * x.ndim, made)
+  tree = jax.tree.map(lambda x, names: Weight(x.shape, names, 0.0), made, axes)
+  return tree | _value_head(policy)
 
 
 def _is_weight(x) -> bool:
@@ -104,6 +119,8 @@ def init(config: ModelConfig, key: jax.Array) -> dict:
   Each weight's key is folded from its path in the tree, so that adding one
   weight does not change another's values.
   """
+  if isinstance(config, Policy):
+    return with_value_head(config, config.init(key))
   return _draw_tree(describe(config), key)
 
 
@@ -132,7 +149,7 @@ def with_value_head(config: ModelConfig, params: dict) -> dict:
     return params
   head = {
     name: jnp.full(weight.shape, weight.fill, jnp.float32)
-    for name, weight in describe(config)['value'].items()
+    for name, weight in _value_head(config)['value'].items()
   }
   return {**params, 'value': head}
 

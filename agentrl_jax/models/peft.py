@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import safetensors.numpy
 
-from agentrl_jax.models import hf
+from agentrl_jax.models import families
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.models.lora import INPUTS, Lora, adapters
@@ -47,7 +47,7 @@ _HARMLESS = frozenset(
 
 def _module(name: str) -> str:
   """Name of a target over there, such as 'q_proj'."""
-  return hf.NAMES['layers', name].path.split('.')[-2]
+  return families.NAMES['layers', name].path.split('.')[-2]
 
 
 def save(
@@ -104,7 +104,7 @@ def save(
 
 
 def _path(name: str, layer: int) -> str:
-  path = hf.NAMES['layers', name].path.format(layer)
+  path = families.NAMES['layers', name].path.format(layer)
   return _PREFIX + path.removesuffix('.weight')
 
 

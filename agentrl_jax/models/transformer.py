@@ -10,8 +10,17 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from agentrl_jax.models import attention, heads, layers, lora, moe, rope
+from agentrl_jax.models import (
+  attention,
+  experts,
+  fused,
+  heads,
+  layers,
+  lora,
+  rope,
+)
 from agentrl_jax.models import cache as cache_lib
+from agentrl_jax.models import policy as policy_lib
 from agentrl_jax.models.config import ModelConfig
 
 # config.remat -> what the forward pass of a block keeps for the backward one.
@@ -37,7 +46,7 @@ class Output(NamedTuple):
 
 
 def hidden(
-  config: ModelConfig,
+  config: ModelConfig | policy_lib.Policy,
   params: dict,
   tokens: jax.Array,
   *,
@@ -47,10 +56,10 @@ def hidden(
   slots: jax.Array | None = None,
   routing: Any = None,
 ) -> Output:
-  """Runs the decoder up to its final norm.
+  """Runs the decoder up to its final norm, or a foreign model.
 
   Args:
-    config: the shape.
+    config: the shape, or a `Policy`.
     params: as `params.init`; with a cache, as `params.unstack` gives them.
     tokens: [R, T] int32.
     positions: [R, T] int32 within the segment; default 0..T-1. With a cache, a
@@ -64,14 +73,22 @@ def hidden(
 
   Returns:
     Output; with a cache, its hidden states see the cache after writing.
+
+  Raises:
+    ValueError: `routing` with a cache, without experts or of another shape.
   """
   if positions is None:
     positions = jnp.broadcast_to(jnp.arange(tokens.shape[1]), tokens.shape)
+  if isinstance(config, policy_lib.Policy):
+    context = dict(segment_ids=segment_ids, cache=cache, slots=slots)
+    given = dict(positions=positions, **context)
+    return Output(*policy_lib.hidden(config, params, tokens, **given), {})
   dtype = jnp.dtype(config.dtype)
   x = params['embed']['table'][tokens].astype(dtype)
   if config.scale_embeddings:  # √D is rounded to the dtype first, as published
     x *= jnp.asarray(math.sqrt(config.d_model), dtype)
   kinds = _kinds(config, positions)
+  _check_routing(config, tokens, cache, routing)
   if cache is None:
     if segment_ids is None:
       segment_ids = jnp.ones_like(tokens)
@@ -92,6 +109,19 @@ def forward(
   """Returns (logits [R, T, V] float32, cache); arguments as `hidden`."""
   output = hidden(config, params, tokens, **kwargs)
   return heads.logits(config, params, output.hidden), output.cache
+
+
+def _check_routing(config, tokens, cache, routing):
+  shape = (*tokens.shape, config.num_layers, config.experts_per_token)
+  if routing is None or (
+    config.num_experts and cache is None and routing.shape == shape
+  ):
+    return
+  raise ValueError(
+    f'routing {routing.shape}: choices are replayed as [R, T, L, k] = {shape} '
+    f'by a decoder with experts (this has {config.num_experts}) and without a '
+    'cache; give routes that a sampler of this model recorded, or None'
+  )
 
 
 class _Kind(NamedTuple):
@@ -146,7 +176,7 @@ def _rest(config, layer, x, attended, real, replay=None):
   y = _norm(config, x, layer['mlp_norm'])
   told = None
   if config.num_experts:
-    told = moe.block(config, layer, y, real, replay)
+    told = experts.block(config, layer, y, real, replay)
     y, told = told.out, told._replace(out=None)
   else:
     y = layers.gated_mlp(y, layer, config.lora, activation=config.activation)
@@ -157,11 +187,11 @@ def _rest(config, layer, x, attended, real, replay=None):
 
 def _scan(config, stacked, x, kinds, segment_ids, routing):
   def attend(kind):
-    biases = attention.causal_biases(segment_ids, kind.window)
+    among = fused.ATTENTIONS[config.attention](segment_ids, kind.window)
 
     def apply(q, k, v):
       q, k = rope.rotate(q, *kind.tables), rope.rotate(k, *kind.tables)
-      return attention.causal_attention(q, k, v, biases)
+      return among(q, k, v)
 
     return apply
 

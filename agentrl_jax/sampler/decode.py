@@ -116,7 +116,7 @@ def extend(
   truncation: tuple[float, int] | None = None,
 ) -> State:
   """Appends tokens to contexts; a row that is `final` starts its turn."""
-  num_slots, columns = state.cache.values[0].shape[0::2]
+  num_slots, columns = state.length.shape[0], state.cache.columns
   offsets = jnp.arange(new.tokens.shape[1])[None]
   positions = new.start[:, None] + offsets
   positions = jnp.where(offsets < new.count[:, None], positions, columns)
@@ -183,7 +183,7 @@ def decode(
   Returns:
     The state, and [2] int32: steps taken, slot-steps that were live.
   """
-  num_slots, columns = state.cache.values[0].shape[0::2]
+  num_slots, columns = state.length.shape[0], state.cache.columns
   rows = jnp.arange(num_slots)
 
   def step(carry):

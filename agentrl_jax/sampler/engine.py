@@ -7,8 +7,9 @@ draws; it decides when.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent import futures
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,9 +17,10 @@ import numpy as np
 
 from agentrl_jax import sharding
 from agentrl_jax.models import cache as cache_lib
-from agentrl_jax.models import lora
+from agentrl_jax.models import experts, lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
+from agentrl_jax.models.policy import Policy
 from agentrl_jax.sampler import decode as decode_lib
 from agentrl_jax.sampler.lane import (
   Completion,
@@ -51,7 +53,8 @@ class Engine:
 
   Args:
     config: the policy's shape.
-    mesh: devices; slots are split over its data axes where they divide.
+    mesh: devices of all hosts; those of this host are used. Slots are split
+      over its data axes where they divide.
     num_slots: contexts decoded together, N, over all lanes.
     num_lanes: divides num_slots.
     context_length: tokens of a context at most, S.
@@ -62,8 +65,10 @@ class Engine:
     stop_ids: tokens that end a turn.
     top_p: nucleus mass in (0, 1], 1 = all.
     top_k: 0 = all.
+    record_routes: note which experts tokens use, where there are experts.
     adapters: whether published weights have them 'merged' into the matrices or
       hold them 'beside', a product more for each.
+    weight_rules: where weights lie, see `sharding.RULES`.
   """
 
   def __init__(
@@ -81,7 +86,9 @@ class Engine:
     stop_ids: Sequence[int],
     top_p: float = 1.0,
     top_k: int = 0,
+    record_routes: bool = False,
     adapters: str = 'merged',
+    weight_rules: Mapping[str, Any] = sharding.SAMPLER_RULES,
   ):
     if num_slots % num_lanes:
       raise ValueError(
@@ -96,14 +103,18 @@ class Engine:
     self.version = -1
     self._width = num_slots // num_lanes
     self._params = None
+    self._mesh, self._weight_rules = mesh, weight_rules
+    mesh = sharding.local_mesh(mesh)
     shape = (self._width, context_length, max_turn_tokens)
-    init = functools.partial(decode_lib.init, config, *shape)
+    init = functools.partial(
+      decode_lib.init, config, *shape, routes=record_routes
+    )
     placement = _slot_shardings(init, mesh, self._width)
     init = jax.jit(init, out_shardings=placement)
     programs = _programs(
       config,
+      mesh,
       placement,
-      sharding.replicated(mesh),
       stop_ids=tuple(stop_ids),
       truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
       shape=Shape(extend_rows, extend_chunk, decode_chunk),
@@ -114,13 +125,15 @@ class Engine:
       Lane(programs, init(), self._width, threads[i % num_threads])
       for i in range(num_lanes)
     ]
-    self._publish = jax.jit(
-      functools.partial(_publish, config, _PREPARE[adapters])
-    )
+    self._prepare = _PREPARE[adapters]
+    self._publish = self._placed = None  # both made of the first weights
     self._checksum = jax.jit(checksum)
 
   def publish(self, params: dict, version: int) -> bool:
     """Copies the learner's weights for decoding; they may then be donated.
+
+    On one mesh nothing but two checksums leaves a device. Over several hosts
+    each gets a whole copy of its own.
 
     Contexts that are resident keep keys and values of older weights, so slots
     must be free.
@@ -135,9 +148,29 @@ class Engine:
       raise RuntimeError(
         'publish needs all slots free: a cache is of one policy'
       )
-    self._params, before = self._publish(params)
+    if self._publish is None:
+      self._compile(params)
+    copies, before = self._publish(params)
+    self._params = sharding.on_this_host(copies, self._placed)
     self.version = version
-    return int(before) == int(self._checksum(self._params))
+    leaves = jax.tree.leaves(self._params)
+    self.counters.published_bytes += sum(leaf.nbytes for leaf in leaves)
+    before, after = jax.device_get((before, self._checksum(self._params)))
+    return int(before) == int(after)
+
+  def _compile(self, params):
+    """Jits what makes the sampler's copy, placed as the rules say."""
+    publish = functools.partial(_publish, self.config, self._prepare)
+    shapes, _ = jax.eval_shape(publish, params)
+    self._placed = _weight_shardings(
+      self.config,
+      shapes,
+      sharding.local_mesh(self._mesh),
+      self._weight_rules,
+    )
+    copies = sharding.host_copies(self._placed, self._mesh)
+    placed = copies, sharding.replicated(self._mesh)
+    self._publish = jax.jit(publish, out_shardings=placed)
 
   def acquire(self) -> int | None:
     """Returns an empty slot of the emptiest lane, None if all are taken."""
@@ -255,15 +288,18 @@ class Engine:
 
 
 def _programs(
-  config, placement, replicated, *, stop_ids, truncation, shape
+  config, mesh, placement, *, stop_ids, truncation, shape
 ) -> Programs:
   """Jits the two programs; both reuse the memory of the state they get."""
   options = dict(stop_ids=stop_ids, truncation=truncation)
+  replicated = sharding.replicated(mesh)
 
   def program(function, out_shardings):
     return Program(
       jax.jit(
-        functools.partial(function, config, **options),
+        experts.on(
+          config, mesh, functools.partial(function, config, **options)
+        ),
         donate_argnums=(1,),
         out_shardings=out_shardings,
       )
@@ -272,6 +308,9 @@ def _programs(
   return Programs(
     extend=program(decode_lib.extend, placement),
     decode=program(decode_lib.decode, (placement, replicated)),
+    routes=Program(
+      jax.jit(lambda routes, slot: routes[slot], out_shardings=replicated)
+    ),
     stop_ids=stop_ids,
     shape=shape,
   )
@@ -289,12 +328,36 @@ _PREPARE = {
 def _publish(config: ModelConfig, prepare, params: dict):
   params = prepare(config, params)
   cast = jax.tree.map(lambda x: x.astype(config.dtype), params)
+  if isinstance(config, Policy):
+    return cast, checksum(cast)
   return params_lib.unstack(cast), checksum(cast)
 
 
 def _slot_shardings(init, mesh, num_slots):
-  """Slots over the data axes where they divide, replicated otherwise."""
-  size = mesh.shape['data'] * mesh.shape['fsdp']
-  split = sharding.rows(mesh) if num_slots % size == 0 else None
-  placement = split or sharding.replicated(mesh)
-  return jax.tree.map(lambda _: placement, jax.eval_shape(init))
+  """Slots over the data axes, kv heads over `tensor`, where they divide."""
+  size = sharding.num_row_parts(mesh.shape)
+  rows = 'rows' if num_slots % size == 0 else None
+
+  def place(x):
+    is_cache = x.ndim == 4 and jnp.issubdtype(x.dtype, jnp.floating)
+    heads = ['kv_heads', None, None] if is_cache else [None] * (x.ndim - 1)
+    spec = sharding.spec((rows, *heads), x.shape, mesh)
+    return jax.sharding.NamedSharding(mesh, spec)
+
+  return jax.tree.map(place, jax.eval_shape(init))
+
+
+def _weight_shardings(config, shapes, mesh, rules):
+  """Places unstacked weights by their axes when stacked, others whole."""
+  leaves = jax.tree_util.tree_leaves_with_path(
+    params_lib.logical_axes(config), is_leaf=lambda x: isinstance(x, tuple)
+  )
+  axes = {jax.tree_util.keystr(path): names for path, names in leaves}
+
+  def place(path, x):
+    keys = [k for k in path if not isinstance(k, jax.tree_util.SequenceKey)]
+    names = axes.get(jax.tree_util.keystr(tuple(keys)), (None,) * x.ndim)
+    spec = sharding.spec(names[len(names) - x.ndim :], x.shape, mesh, rules)
+    return jax.sharding.NamedSharding(mesh, spec)
+
+  return jax.tree_util.tree_map_with_path(place, shapes)

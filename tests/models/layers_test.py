@@ -30,3 +30,12 @@ def test_gated_mlp_by_hand():
   # x = 1: silu(1) * 3 * 2 + silu(0) * ... = 6 / (1 + e^-1)
   out = layers.gated_mlp(jnp.ones((1, 1)), layer)
   np.testing.assert_allclose(out, [[6 / (1 + np.exp(-1))]], rtol=1e-6)
+
+
+def test_the_activation_may_be_gelu():
+  layer = {'gate': [[1.0]], 'up': [[3.0]], 'down': [[2.0]]}
+  layer = {name: jnp.array(value) for name, value in layer.items()}
+  # x = 1: 6 times 1/2 (1 + tanh(sqrt(2/π) (1 + 0.044715)))
+  out = layers.gated_mlp(jnp.ones((1, 1)), layer, activation='gelu_tanh')
+  inner = np.sqrt(2 / np.pi) * 1.044715
+  np.testing.assert_allclose(out, [[3 * (1 + np.tanh(inner))]], rtol=1e-6)

@@ -122,14 +122,25 @@ def test_order_of_tokens_matters(weights):
   ids=str,
 )
 def test_how_it_is_run_changes_no_loss_and_no_gradient(weights, fields):
+  assert_same_gradients(TINY, change(**fields), weights)
+
+
+def test_layers_of_two_kinds_are_recomputed_too(weights):
+  mixed = change(sliding_window=3, sliding_layers=(True, False))
+  recomputed = dataclasses.replace(mixed, remat='block')
+  assert_same_gradients(mixed, recomputed, weights)
+  assert not np.allclose(
+    forward(mixed, weights, tokens(2, 6)), forward(TINY, weights, tokens(2, 6))
+  )
+
+
+def assert_same_gradients(one, other, weights):
   def loss(config, weights):
     logits = transformer.forward(config, weights, tokens(2, 6))[0]
     return jnp.mean(jax.nn.logsumexp(logits, axis=-1) - logits[..., 0])
 
   run = jax.jit(jax.value_and_grad(loss, 1), static_argnums=0)
-  chex.assert_trees_all_close(
-    run(TINY, weights), run(change(**fields), weights), atol=1e-6
-  )
+  chex.assert_trees_all_close(run(one, weights), run(other, weights), atol=1e-6)
 
 
 def test_bfloat16_is_near_float32(weights):
