@@ -19,7 +19,7 @@ def get_config():
   config.env.workers = 4  # commands run in other processes
   config.sft.demonstrations = 1500  # each is some five commands
   config.rollout.max_turns = 8
-  config.rollout.max_turn_tokens = 192  # an edit is a line, or the whole file
+  config.rollout.max_turn_tokens = 288  # an edit is a line, or the whole file
   config.rollout.max_context = 1536
   config.train.row_length = 1536
   return config
