@@ -14,6 +14,7 @@ import ml_collections
 import numpy as np
 
 from agentrl_jax import (
+  __version__,
   adapters,
   advantages,
   envs,
@@ -26,6 +27,7 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
+from agentrl_jax.models import fused, moe
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import loop
@@ -38,6 +40,9 @@ from agentrl_jax.text import tokenizer as tokenizer_lib
 
 # Conversations that the tokenizer is trained on.
 _TOKENIZER_TEXTS = 400
+
+# `config.sampler.weights` -> where the sampler's copy lies.
+_SAMPLER_RULES = {'whole': sharding.SAMPLER_RULES, 'split': sharding.RULES}
 
 # Names that a config may use, for `config.validate`.
 TABLES = {
@@ -113,6 +118,8 @@ def _model_faults(config: ml_collections.ConfigDict) -> list[str]:
   if config.lora.rank and not out:
     try:
       params_lib.describe(model_config(config, 1))
+    except config_lib.ConfigError as e:
+      out += e.faults
     except ValueError as e:  # a target that this model does not have
       out.append(f'config.{e}')
   return out
@@ -183,9 +190,11 @@ def model_config(
   if fields['dtype'] == 'auto':
     on_cpu = jax.default_backend() == 'cpu'
     fields['dtype'] = 'float32' if on_cpu else 'bfloat16'
+  if fields['expert_compute'] == 'auto':
+    fields['expert_compute'] = moe.fastest(jax.default_backend())
   fields['lora'] = adapters.of_config(config)
   if not weights:
-    return ModelConfig(vocab_size=vocab_size, **fields)
+    return _attending(config, ModelConfig(vocab_size=vocab_size, **fields))
   theirs = pretrained.shape(weights)
   if theirs.vocab_size < vocab_size:
     raise config_lib.ConfigError(
@@ -198,7 +207,19 @@ def model_config(
   how = {
     name: fields[name] for name in (*pretrained.HOW, 'lora') if name in fields
   }
-  return dataclasses.replace(theirs, **how)
+  return _attending(config, dataclasses.replace(theirs, **how))
+
+
+def _attending(config: ml_collections.ConfigDict, model: ModelConfig):
+  """Chooses attention by device and shapes, and refuses what cannot be."""
+  shapes = model.dtype, model.head_dim, config.train.row_length
+  if model.attention == 'auto':
+    name = fused.best(jax.default_backend(), *shapes)
+    return dataclasses.replace(model, attention=name)
+  wrong = fused.faults(model.attention, *shapes)
+  if wrong:
+    raise config_lib.ConfigError(f'config.model.attention: {w}' for w in wrong)
+  return model
 
 
 def env_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
@@ -241,8 +262,8 @@ def language(config: ml_collections.ConfigDict) -> Language:
     style = config.text.style
     texts = [
       message['content']
-      for i in range(count)
-      for message in templates.translated(style, records[i]['messages'])
+      for record in records
+      for message in templates.translated(style, record['messages'])
     ]
     # Seldom in demonstrations, often read by a policy that makes mistakes.
     errors = [f'error: {e}' for e in tools.error_texts(style)]
@@ -319,6 +340,17 @@ def mesh(config: ml_collections.ConfigDict) -> jax.sharding.Mesh:
   return sharding.make_mesh(config.mesh.to_dict())
 
 
+def mesh_to_play(config: ml_collections.ConfigDict) -> jax.sharding.Mesh:
+  """Returns the run's mesh, or one of all devices where it does not fit.
+
+  Who plays a policy need not have the machines that trained it.
+  """
+  try:
+    return mesh(config)
+  except ValueError:
+    return sharding.make_mesh(dict.fromkeys(config.mesh, 1) | {'fsdp': -1})
+
+
 def engine(
   config: ml_collections.ConfigDict,
   model: ModelConfig,
@@ -339,7 +371,9 @@ def engine(
     stop_ids=templates.stop_ids(lang.tokenizer, lang.style),
     top_p=config.rollout.top_p,
     top_k=config.rollout.top_k,
+    record_routes=config.sampler.router_replay,
     adapters=config.lora.publish,
+    weight_rules=_SAMPLER_RULES[config.sampler.weights],
   )
 
 
@@ -367,6 +401,19 @@ def collector(
     breaker=breaker(config),
     should_stop=should_stop,
   )
+
+
+def shared_facts(
+  config: ml_collections.ConfigDict, lang: Language
+) -> dict[str, str]:
+  """Returns digests of what every process of a run must have alike."""
+  fields = config.to_dict()
+  del fields['distributed']  # who this process is
+  return {
+    'config': digest(fields),
+    'tokenizer': digest(lang.tokenizer.files()),
+    'version': f'{__version__}, jax {jax.__version__}',
+  }
 
 
 def digest(value: Any) -> str:

@@ -52,7 +52,7 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
   tokenizer = tokenizer_lib.load(f'{directory}/tokenizer')
   language = Language(tokenizer, config.text.style)
   model = assembly.model_config(config, tokenizer.vocab_size)
-  mesh = assembly.mesh(config)
+  mesh = assembly.mesh_to_play(config)
   step, params = _weights(directory, request.which, model, mesh)
   panel = assembly.tasks(config, request.split)
   count = min(request.tasks or len(panel), len(panel))

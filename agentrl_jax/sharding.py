@@ -9,11 +9,14 @@ import numpy as np
 from jax.experimental import mesh_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-AXES = ('data', 'fsdp', 'tensor')
+AXES = ('data', 'fsdp', 'tensor', 'expert')
+# Rows of a batch go over these; experts then see the tokens of all of theirs.
+ROW_AXES = ('data', 'fsdp', 'expert')
 
 # logical axis -> mesh axis; what is not named is replicated
 RULES = {
-  'rows': ('data', 'fsdp'),
+  'rows': ROW_AXES,
+  'experts': 'expert',
   'embed': 'fsdp',
   'heads': 'tensor',
   'kv_heads': 'tensor',
@@ -30,6 +33,8 @@ SAMPLER_RULES = {**RULES, 'embed': None}
 def make_mesh(sizes: Mapping[str, int], devices=None) -> Mesh:
   """Makes a mesh over `AXES`; one size may be -1 (the rest of the devices).
 
+  An axis without a size has size 1.
+
   Over several hosts `data`, then `fsdp`, goes from host to host; the other axes
   stay within one, where devices are near each other.
 
@@ -37,7 +42,7 @@ def make_mesh(sizes: Mapping[str, int], devices=None) -> Mesh:
     ValueError: the sizes do not use all devices, or not so.
   """
   devices = jax.devices() if devices is None else devices
-  shape = [sizes[axis] for axis in AXES]
+  shape = [sizes.get(axis, 1) for axis in AXES]
   if -1 in shape:
     rest = math.prod(size for size in shape if size != -1)
     shape[shape.index(-1)] = len(devices) // rest
@@ -145,6 +150,17 @@ def put_rows(batch: Any, placed: NamedSharding) -> Any:
   return jax.tree.map(one, batch)
 
 
+def put_same(tree: Any, placed: NamedSharding) -> Any:
+  """Places NumPy values that are equal on every host."""
+  if placed.is_fully_addressable:
+    return jax.device_put(tree, placed)
+
+  def one(x):
+    return jax.make_array_from_callback(np.shape(x), placed, lambda i: x[i])
+
+  return jax.tree.map(one, tree)
+
+
 def own_rows(x: jax.Array) -> jax.Array | np.ndarray:
   """Returns the rows of [R, ...] that this host's devices hold, in order."""
   if x.is_fully_addressable:
@@ -193,5 +209,10 @@ def replicated(mesh: Mesh) -> NamedSharding:
 
 
 def rows(mesh: Mesh) -> NamedSharding:
-  """Returns the sharding of [R, ...] batches: rows over data and fsdp."""
-  return NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
+  """Returns the sharding of [R, ...] batches: rows over `ROW_AXES`."""
+  return NamedSharding(mesh, PartitionSpec(ROW_AXES))
+
+
+def num_row_parts(sizes: Mapping[str, int]) -> int:
+  """Returns over how many parts rows go, by the sizes of a mesh's axes."""
+  return math.prod(sizes.get(axis, 1) for axis in ROW_AXES)

@@ -6,12 +6,13 @@ Run by sharding_test.py with 8 forced CPU devices.
 import collections
 import json
 import sys
+import tempfile
 
 import jax
 import jax.monitoring
 import numpy as np
 
-from agentrl_jax import losses, sharding
+from agentrl_jax import checkpoint, losses, sharding
 from agentrl_jax.learner import objective, optimizer, step
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
@@ -116,6 +117,13 @@ def sample(mesh, weights):
     stop_ids=(0,),
   )
   published = engine.publish(weights, 0)
+  # What crosses to the host is the two checksums, and they are asked for.
+  with (
+    jax.transfer_guard_host_to_device('disallow_explicit'),
+    jax.transfer_guard_device_to_device('disallow_explicit'),
+    jax.transfer_guard_device_to_host('disallow'),
+  ):
+    published &= engine.publish(weights, 0)
   for i in range(SLOTS):
     engine.request(
       engine.acquire(),
@@ -135,6 +143,30 @@ def sample(mesh, weights):
   )
 
 
+def moved(weights):
+  """Saves on 8 devices, goes on on 2, then on 1: largest differences."""
+  whole, gaps = place(weights, mesh_of(1, 8, 1)), []
+  with tempfile.TemporaryDirectory() as directory:
+    for step_number, shape in enumerate([(1, 2, 1), (1, 1, 1)]):
+      saved = checkpoint.Checkpoints(directory, keep=1)
+      saved.save(step_number, {'params': whole}, {})
+      saved.close()
+      again = checkpoint.Checkpoints(directory, keep=1)
+      like = place(jax.tree.map(np.zeros_like, weights), mesh_of(*shape))
+      whole = again.restore(step_number, {'params': like})[0]['params']
+      again.close()
+      gate = whole['layers']['gate']
+      gaps.append([gap(jax.device_get(whole), weights), len(gate.devices())])
+  return gaps
+
+
+def mesh_of(*shape):
+  sizes = dict.fromkeys(sharding.AXES, 1)
+  sizes |= zip(('data', 'fsdp', 'tensor'), shape)
+  devices = jax.devices()[: int(np.prod(shape))]
+  return sharding.make_mesh(sizes, devices)
+
+
 def main():
   assert jax.device_count() == 8
   # Two programs with collectives at once can wait for each other's threads.
@@ -150,6 +182,7 @@ def main():
     first = first or trained
     out[name]['params_gap'] = gap(trained, first)
     out[name]['moved'] = gap(trained, weights)
+  out['moved'] = moved(weights)
   sys.stdout.write(json.dumps(out) + '\n')
 
 

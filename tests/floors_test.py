@@ -33,6 +33,7 @@ FLOORS = {
   'text': 2,
   'sampler': 3,
   'learner': 3,
+  'footprint': 3,
   'envs': 4,
   'rewards': 4,
   'rollout': 5,
@@ -44,6 +45,7 @@ FLOORS = {
   'plots': 5,
   'report': 5,
   'runtime': 5,
+  'supervisor': 5,
   'doctor': 5.5,  # reads what the rollout made
   'adapters': 5.3,  # what is frozen beside them
   'pretrained': 5.3,

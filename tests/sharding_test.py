@@ -12,7 +12,7 @@ from jax.sharding import AbstractMesh, PartitionSpec
 
 from agentrl_jax import sharding
 
-MESH = AbstractMesh((2, 2, 2), sharding.AXES)
+MESH = AbstractMesh((2, 2, 2, 2), sharding.AXES)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,10 @@ MESH = AbstractMesh((2, 2, 2), sharding.AXES)
     (('embed', 'kv_heads', None), (8, 1, 3), ('fsdp', None, None)),  # 1 / 2
     (('vocab', 'embed'), (7, 8), (None, 'fsdp')),
     (('layers', 'mlp', 'embed'), (3, 8, 8), (None, 'tensor', 'fsdp')),
-    (('rows', None), (8, 5), (('data', 'fsdp'), None)),
-    (('rows', None), (6, 5), (None, None)),  # not over 4
+    (('experts', 'embed', 'mlp'), (4, 8, 8), ('expert', 'fsdp', 'tensor')),
+    (('experts', None), (3, 8), (None, None)),  # 3 / 2
+    (('rows', None), (8, 5), (('data', 'fsdp', 'expert'), None)),
+    (('rows', None), (12, 5), (None, None)),  # not over 8
   ],
 )
 def test_rules_by_hand(axes, shape, expected):
@@ -31,14 +33,14 @@ def test_rules_by_hand(axes, shape, expected):
 
 
 def test_axes_of_one_device_split_nothing():
-  mesh = AbstractMesh((1, 1, 1), sharding.AXES)
+  mesh = AbstractMesh((1, 1, 1, 1), sharding.AXES)
   assert sharding.spec(('embed',), (8,), mesh) == PartitionSpec(None)
 
 
-@pytest.mark.parametrize('sizes', [(1, 1, 1), (-1, 1, 1), (1, 1, -1)])
+@pytest.mark.parametrize('sizes', [(1, 1, 1), (-1, 1, 1), (1, 1, 1, -1)])
 def test_mesh_of_one_device(sizes):
   mesh = sharding.make_mesh(dict(zip(sharding.AXES, sizes)), jax.devices()[:1])
-  assert dict(mesh.shape) == dict(data=1, fsdp=1, tensor=1)
+  assert dict(mesh.shape) == dict(data=1, fsdp=1, tensor=1, expert=1)
 
 
 def test_mesh_that_does_not_fit_is_refused():
@@ -100,3 +102,7 @@ def test_sampler_draws_the_same_up_to_ties(measured, name):
   assert sum(same) >= len(same) - 1
   for a, b, equal in zip(one['logprobs'], many['logprobs'], same):
     assert not equal or b == pytest.approx(a, abs=1e-4)
+
+
+def test_a_checkpoint_goes_from_8_devices_to_2_to_1(measured):
+  assert measured['moved'] == [[0.0, 2], [0.0, 1]]

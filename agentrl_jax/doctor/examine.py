@@ -32,6 +32,7 @@ class Evidence:
     credit: advantages [B, S]; None = they are per token.
     estimator: from turns to advantages, for trying it again; or None.
     heard: what passed the sampler's door; or None.
+    whole: whether `updates` hold all rows; other hosts may have some.
   """
 
   iteration: int
@@ -43,6 +44,7 @@ class Evidence:
   credit: np.ndarray | None = None
   estimator: Callable[[TurnBatch], Any] | None = None
   heard: listener.Heard | None = None
+  whole: bool = True
 
 
 class Doctor:
@@ -171,6 +173,17 @@ def examine(
     batches.padding(evidence.turns, evidence.estimator),
     batches.mask(updates, trajectories, complete=complete),
     batches.rows(updates, trajectories, evidence.credit),
+    *_sums(config, updates, evidence, dtype),
+    groups(trajectories, rollout.group_size),
+  ]
+
+
+def _sums(config, updates, evidence, dtype) -> list[Finding]:
+  """Checks of what adds up over all rows of an update."""
+  if not evidence.whole:
+    why = 'other hosts hold rows of the update'
+    return [findings.skipped(check, why) for check in ('weights', 'loss')]
+  return [
     batches.weights(
       updates, config.loss.weighting, config.loss.weighting_constant
     ),
@@ -180,7 +193,6 @@ def examine(
       evidence.row.get('loss/policy_first'),
       1e-3 if dtype == 'float32' else 2 * _BOUNDS['bfloat16'][1],
     ),
-    groups(trajectories, rollout.group_size),
   ]
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from agentrl_jax import packing, types
+from agentrl_jax import distributed, packing, types
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.rollout import collate
 
@@ -70,7 +70,7 @@ def cross(
   pairs = [(a.response, b.prompt) for a in asked for b in asked]
   lengths = [len(response) + len(prompt) for response, prompt in pairs]
   rows = packing.pack(lengths, row_length)
-  height = -(-len(rows) // num_rows) * num_rows
+  height = max(-(-len(rows) // num_rows), 1) * num_rows
   batch = collate.empty_rows(height, row_length)
   places = [(0, slice(0))] * len(pairs)
   for r, row in enumerate(rows):
@@ -131,10 +131,12 @@ def measure(
     {} without two different prompts.
   """
   asked = firsts(trajectories, num_tasks, row_length)
-  if len(asked) < 2:
+  if len(asked) < 2 and distributed.count() == 1:
     return {}
   batch, places = cross(asked, row_length, num_rows)
   logprobs = score(collate.microbatches(batch, num_rows))
+  if len(asked) < 2:  # scored all the same: other hosts wait for that
+    return {}
   logprobs = np.concatenate([np.asarray(x) for x in logprobs])
   sums = [logprobs[place].sum(dtype=np.float64) for place in places]
   dependence, retrieval = information(np.reshape(sums, (len(asked), -1)))

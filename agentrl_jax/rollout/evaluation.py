@@ -6,8 +6,8 @@ from typing import Any
 
 import ml_collections
 
-from agentrl_jax import types
-from agentrl_jax.rollout import loop, measures, store
+from agentrl_jax import distributed, types
+from agentrl_jax.rollout import hosts, loop, measures, store
 
 # Drawn at temperature 1, and greedily: purpose of the keys, temperature.
 _MODES = {'': 1.0, '_greedy': 0.0}
@@ -103,15 +103,22 @@ class Panels:
   def _play(self, name, tasks, done, publish):
     self._display.stage(f'{name}: {len(tasks)} held-out tasks')
     publish()
-    row, played = evaluate(
-      self._collector, tasks, seed=self._config.seed, name=name
+    mine = tasks[distributed.own(len(tasks))]
+    row, played = distributed.together(
+      lambda: evaluate(
+        self._collector, mine, seed=self._config.seed, name=name
+      ),
+      loop.Interrupted,
     )
+    row = hosts.combine(row, len(mine))
+    success = row[f'{name}/success']
+    row[f'{name}/interval'] = measures.interval(success, len(tasks))
     limit = self._config.log.trajectories
     store.write(
       self._workdir,
       done,
       played,
-      kind=name,
+      kind=hosts.kind(name),
       limit=None if limit < 0 else limit,
     )
     return row
