@@ -6,6 +6,7 @@ weights. A killed run continues from its last checkpoint.
 """
 
 import dataclasses
+import functools
 import hashlib
 import pathlib
 import shutil
@@ -21,6 +22,7 @@ from agentrl_jax import (
   assembly,
   checkpoint,
   data,
+  distributed,
   metrics,
   runtime,
 )
@@ -30,6 +32,7 @@ from agentrl_jax.models import lora
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import collate, loop
 from agentrl_jax.rollout.episode import Language
+from agentrl_jax.sampler import engine
 
 # Code that decides what fine-tuning gives: edited, it meets no old result.
 _CODE = ('data.py', 'finetune.py', 'packing.py')
@@ -58,8 +61,11 @@ def identity(
   content = hashlib.sha256()
   for path in code:
     content.update(path.read_bytes())
-  for leaf in jax.tree.leaves(jax.device_get(params)):
-    content.update(leaf.tobytes())
+  if distributed.count() > 1:  # no host holds all of it
+    content.update(str(int(jax.jit(engine.checksum)(params))).encode())
+  else:
+    for leaf in jax.tree.leaves(jax.device_get(params)):
+      content.update(leaf.tobytes())
   return assembly.digest(
     dict(
       version=[__version__, jax.__version__],
@@ -100,6 +106,8 @@ def run(
 
   Raises:
     loop.Interrupted: `stop` said so; the state was saved.
+
+  On several hosts the result stays in `WORKDIR/sft`, which all of them read.
   """
   work = pathlib.Path(workdir)
   if config.lora.sft:
@@ -111,11 +119,17 @@ def run(
   records = assembly.demonstrations(config)
   name = identity(config, records.directory.name, language.tokenizer, params)
   cached = assembly.cache_root() / 'sft' / name
-  if not cached.exists():
+
+  def train():
     # A checkpoint of other content is not gone on from.
     saved = checkpoint.Checkpoints(str(work / 'sft' / name), keep=1)
     parts = config, work, saved, language, model, mesh
-    result = _train(*parts, records, params, display, stop)
+    return _train(*parts, records, params, display, stop)
+
+  if distributed.count() > 1:
+    return lora.join(train(), frozen)
+  if not cached.exists():
+    result = train()
 
     def fill(directory):
       checkpoint.write_tree(f'{directory}/params', result)
@@ -146,29 +160,32 @@ def _train(
     memory=language.memory,
   )
   batches = data.sft_batches(rows, num_rows=c.rows, seed=config.seed)
+  chunk = objective.head_chunk(config.train.head_chunk, model.vocab_size)
   learner = step.Learner(
     model,
-    objective.likelihood,
+    functools.partial(objective.likelihood, head_chunk=chunk),
     optimizer.make(c.optimizer, c.steps),
     mesh,
     config.train.rows,
+    config.train.param_dtype,
   )
-  writer = metrics.Writer(work, name='sft', tensorboard=False)
+  kind = metrics.Writer if distributed.is_first() else metrics.Mute
+  writer = kind(work, name='sft', tensorboard=False)
   state, start = learner.create(params), 0
   if saved.latest is not None:
     start = saved.latest
     state, _ = saved.restore(start, state)
   writer.truncate(start)
+  own = distributed.own(config.train.rows)
   display.stage('compiling the fine-tuning step')
   for update in range(start, c.steps):
-    if stop():
+    if any(distributed.exchange(stop())):
       if update != saved.latest:
         saved.save(update, state, {})
       raise loop.Interrupted
-    batch = _batch(batches[update])
-    state, measured, info = learner.update(
-      state, collate.microbatches(batch, config.train.rows)
-    )
+    rows = collate.microbatches(_batch(batches[update]), config.train.rows)
+    rows = [jax.tree.map(lambda x: x[own], batch) for batch in rows]
+    state, measured, info = learner.update(state, rows)
     done = update + 1
     if done % 10 == 0 or done == c.steps:
       row = _row(measured, info)
@@ -176,7 +193,8 @@ def _train(
       display.progress(
         'fine-tuning', done, c.steps, nll=row['sft/nll'], loss=row['sft/loss']
       )
-    if done % config.checkpoint.sft_every == 0 and done < c.steps:
+    due = done % config.checkpoint.sft_every == 0 and done < c.steps
+    if due or (done == c.steps and distributed.count() > 1):
       saved.save(done, state, {})
   writer.close()
   saved.close()

@@ -5,7 +5,7 @@ update; with log, save and evaluate on intervals.
 import collections
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -15,6 +15,7 @@ from agentrl_jax import (
   adapters,
   assembly,
   checkpoint,
+  distributed,
   losses,
   metrics,
   rewards,
@@ -30,9 +31,12 @@ from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
   audit,
+  counterfactual,
   credit,
   dependence,
   evaluation,
+  gathering,
+  hosts,
   loop,
   measures,
   selection,
@@ -86,18 +90,25 @@ class Trainer:
       tables.resolve(losses.LOSSES, c.loss.name), **c.loss.options.to_dict()
     )
     self._assign = credit.Assigner(c)
+    self._states = counterfactual.States()
     model = dataclasses.replace(
       parts.model, value_head=self._assign.needs_values
     )
+    chunk = objective.head_chunk(c.train.head_chunk, model.vocab_size)
     self._learner = step.Learner(
       model,
-      objective.policy_objective(loss, c.loss, c.rollout.temperature),
+      objective.policy_objective(loss, c.loss, c.rollout.temperature, chunk),
       optimizer.make(c.train.optimizer, _num_updates(c)),
       parts.mesh,
       c.train.rows,
+      c.train.param_dtype,
     )
     self._scorer = estimate_lib.Estimator(
-      parts.model, parts.mesh, c.rollout.temperature
+      parts.model,
+      parts.mesh,
+      c.rollout.temperature,
+      chunk,
+      c.train.param_dtype,
     )
     needs_reference = c.loss.kl_coef or self._assign.needs_reference
     params = adapters.attach(c, model, params, parts.mesh)
@@ -108,9 +119,8 @@ class Trainer:
     if self._base:
       parts.display.note(adapters.sizes(self.state, params))
     self._next_task = 0  # its place in the order of the run
-    self.writer = metrics.Writer(
-      workdir, tensorboard=c.log.tensorboard, start=start
-    )
+    kind = metrics.Writer if distributed.is_first() else metrics.Mute
+    self.writer = kind(workdir, tensorboard=c.log.tensorboard, start=start)
     self._checkpoints = checkpoint.Checkpoints(
       f'{workdir}/checkpoints',
       keep=c.checkpoint.keep,
@@ -122,6 +132,7 @@ class Trainer:
     self._auditor = assembly.auditor(c)
     self._watch = watch.Watch(c.watch, parts.display.warn)
     self._saved = self._logged = -1
+    self._told = False
 
   def run(self) -> None:
     """Trains to the end; continues where the directory's run stopped.
@@ -153,15 +164,25 @@ class Trainer:
     """Does one collect-to-update cycle and returns its metrics."""
     clock = runtime.Clock()
     row = {'sampler/published_equal': float(self._publish())}
-    self.parts.collector.engine.reset_counters()
+    published = self.parts.collector.engine.reset_counters()
     clock.lap('publish')
+    if not self._told:  # once a process: later ones cost the same
+      self._told = True
+      self.parts.display.note(
+        f'weights handed to the sampler: {published.published_bytes / 1e6:.1f} '
+        f'MB in {clock.laps["publish"]:.3f} s, from device to device'
+      )
     version = int(self.state.updates)
     with self.doctor.listening(self.parts.collector, iteration) as heard:
       groups, played = self._gather(iteration)
+    extra = distributed.together(
+      functools.partial(self._explore, groups, iteration), loop.Interrupted
+    )
+    row |= counterfactual.measures(extra)
     clock.lap('collect')
     turns, lines = self.collate(groups, iteration)
     clock.lap('collate')
-    lines, earned = self.estimate(groups, turns, lines)
+    lines, earned = self.estimate(groups, turns, lines, extra)
     updates, extras = updates_lib.deal(
       groups, earned, lines, self.config, iteration
     )
@@ -171,29 +192,35 @@ class Trainer:
     clock.lap('update')
     row |= self._measure(played)
     row |= earned.measures
+    row['sampler/publish_mb'] = published.published_bytes / 1e6
     counted = self.parts.collector.engine.reset_counters()
     row |= measures.sampler(counted, clock.laps['collect'])
-    row |= clock.metrics()
+    row = hosts.combine(row | clock.metrics())
     row['train/tokens_per_s'] = (
       row['rollout/sampled_tokens'] / row['time/iteration_s']
     )
     self._write_trajectories(iteration + 1, _flat(groups), earned, turns)
-    self._check_failures(_flat(played))
     row |= self._watch.see(iteration + 1, row)
-    row |= self.doctor.examine(
-      examine.Evidence(
-        iteration=iteration,
-        trajectories=_flat(groups),
-        turns=turns,
-        updates=updates,
-        row=row,
-        version=version,
-        credit=None if earned.per_token else earned.advantages,
-        estimator=self._assign.by_turn if self._assign.is_alone else None,
-        heard=heard,
-      )
+    evidence = examine.Evidence(
+      iteration=iteration,
+      trajectories=_flat(groups),
+      turns=turns,
+      updates=updates,
+      row=row,
+      version=version,
+      credit=None if earned.per_token else earned.advantages,
+      estimator=self._assign.by_turn if self._assign.is_alone else None,
+      heard=heard,
+      whole=distributed.count() == 1,
     )
-    return row
+    return row | distributed.together(
+      functools.partial(self._conclude, played, evidence)
+    )
+
+  def _conclude(self, played, evidence) -> dict[str, float]:
+    """Says whether this host can go on from an iteration."""
+    self._check_failures(_flat(played))
+    return self.doctor.examine(evidence)
 
   def _measure(self, groups: Sequence[types.Group]) -> dict[str, float]:
     """What an iteration's episodes look like."""
@@ -216,26 +243,18 @@ class Trainer:
   def _gather(
     self, iteration: int
   ) -> tuple[list[types.Group], list[types.Group]]:
-    """Collects and scores; where the config refills, until enough groups vary.
+    """Collects and scores `rollout.tasks` groups over all hosts.
 
     Returns:
-      (`rollout.tasks` groups to learn from, all that were played).
+      (groups to learn from, all that were played), of each this host's.
     """
-    c = self.config
-    refills = c.train.constant_groups == 'refill'
-    place, missing = self._next_task, c.rollout.tasks
-    played: list[types.Group] = []
-    times: collections.Counter[str] = collections.Counter()
-    for _ in range(1 + refills * c.rollout.max_refills):
-      places = (len(self.tasks), c.seed, place, missing)
-      tasks = [self.tasks[i] for i in selection.task_order(*places)]
-      place += missing
-      played += self.score(self.collect(iteration, tasks, times))
-      missing = c.rollout.tasks - sum(selection.varying(played))
-      if missing <= 0:
-        break
-    self._next_task = place
-    groups = selection.fill(played, c.rollout.tasks) if refills else played
+
+    def play(tasks, times):
+      return self.score(self.collect(iteration, tasks, times))
+
+    groups, played, self._next_task = gathering.gather(
+      play, self.tasks, self._next_task, self.config
+    )
     return groups, played
 
   def collect(
@@ -244,23 +263,14 @@ class Trainer:
     tasks: Sequence[types.Task],
     times: collections.Counter[str],
   ) -> list[types.Group]:
-    """Plays `group_size` episodes of each task.
+    """Plays `group_size` episodes of each task that is this host's.
 
     Args:
       iteration: of the run.
-      tasks: one group each.
-      times: how often each task was played in this iteration, counted here: a
-        task that comes again has other samples, or they would be the same.
+      tasks, times: as of `gathering.entries`.
     """
-    c = self.config
-    entries = []
-    for task in tasks:
-      first = times[task.name] * c.rollout.group_size
-      times[task.name] += 1
-      entries += [
-        loop.Entry(task, first + sample)
-        for sample in range(c.rollout.group_size)
-      ]
+    c, size = self.config, self.config.rollout.group_size
+    entries = gathering.entries(tasks, times, size)
     draws = loop.Draws(c.seed, 'train', iteration, c.rollout.temperature)
     played, total = [0], len(entries)
 
@@ -270,12 +280,29 @@ class Trainer:
         f'iteration {iteration + 1}', played[0], total
       )
 
-    flat = self.parts.collector.collect(entries, draws, count)
-    size = c.rollout.group_size
+    keeps = c.advantage.estimator == 'vineppo'
+    flat = self.parts.collector.collect(
+      entries, draws, count, on_state=self._states if keeps else None
+    )
     return [
-      types.Group(task, tuple(flat[g * size : (g + 1) * size]))
-      for g, task in enumerate(tasks)
+      types.Group(entries[i].task, tuple(flat[i : i + size]))
+      for i in range(0, total, size)
     ]
+
+  def _explore(
+    self, groups: Sequence[types.Group], iteration: int
+  ) -> dict[str, Any]:
+    """Plays what the estimator compares with, by the same weights."""
+    extra = counterfactual.explore(
+      groups,
+      self._states,
+      self.parts.collector,
+      self.score,
+      self.config,
+      iteration,
+    )
+    self._states.clear()
+    return extra
 
   def score(self, groups: Sequence[types.Group]) -> list[types.Group]:
     """Fills in reward parts and their weighted total, turn by turn."""
@@ -296,9 +323,10 @@ class Trainer:
     groups: Sequence[types.Group],
     turns: TurnBatch,
     lines: credit.Lines,
+    played: Mapping[str, Any] | None = None,
   ) -> tuple[credit.Lines, credit.Credit]:
     """Says what each turn or token earned, by what the networks say of them."""
-    assign = self._assign
+    assign, c = self._assign, self.config.train
     lines = updates_lib.consult(
       groups,
       lines,
@@ -306,14 +334,17 @@ class Trainer:
       self.config,
       about_all=assign.needs_values or assign.needs_reference,
     )
-    return lines, assign(turns, lines)
+    trained = selection.usable(groups, c.constant_groups, c.overlong)
+    return lines, hosts.credit_of_all(
+      assign, turns, lines, trained=trained, played=played
+    )
 
   def _questions(self) -> dict[str, updates_lib.Question]:
     """What the config needs to know of the sampled tokens."""
     scorer, params, out = self._scorer, self._params, {}
     if self._reference is not None:
       out['reference_logprobs'] = functools.partial(
-        scorer.logprobs, self._reference
+        scorer.reference_logprobs, self._reference
       )
     if self.config.loss.proximal == 'recomputed':
       out['proximal_logprobs'] = functools.partial(scorer.logprobs, params)
@@ -376,7 +407,7 @@ class Trainer:
       functools.partial(self._scorer.logprobs, self._params),
       num_tasks=c.watch.tasks,
       row_length=c.train.row_length,
-      num_rows=c.train.rows,
+      num_rows=distributed.share(c.train.rows),
     )
 
   @property
@@ -436,6 +467,7 @@ class Trainer:
       trajectories,
       advantages=earned.by_turn,
       anchors=turns.anchor_ids,
+      kind=hosts.kind('train'),
       limit=None if limit < 0 else limit,
     )
 
@@ -451,7 +483,9 @@ def first_look(parts: Parts, params: Any) -> None:
   parts.collector.engine.publish(params, 0)
   entry = loop.Entry(assembly.tasks(parts.config, 'train')[0], 0)
   draws = loop.Draws(parts.config.seed, 'look', 0)
-  played = parts.collector.collect([entry], draws)
+  played = distributed.together(
+    lambda: parts.collector.collect([entry], draws), loop.Interrupted
+  )
   parts.display.trajectory(played[0], title='before any training')
 
 

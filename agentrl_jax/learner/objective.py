@@ -20,6 +20,12 @@ from agentrl_jax.models.config import ModelConfig
 # Ages of tokens that are counted apart; the last holds all older ones.
 NUM_AGES = 4
 
+# Logits of a row that exist at once by `head_chunk=-1`: 256 MB in float32.
+_CHUNK_LOGITS = 2**26
+# Larger chunks skip less of what was not sampled; a small vocabulary stays in
+# a processor's cache by smaller ones.
+_LARGEST_CHUNK, _SMALL_CHUNK, _SMALL_VOCABULARY = 256, 64, 8192
+
 
 class Metrics(NamedTuple):
   """sums: added over microbatches; maxima: maximised."""
@@ -36,31 +42,86 @@ def combine(a: Metrics, b: Metrics) -> Metrics:
   )
 
 
+def head_chunk(given: int, vocab_size: int) -> int:
+  """Returns how many tokens of a row have logits at once, 0 = all.
+
+  Args:
+    given: `config.train.head_chunk`; -1 = by the vocabulary, a power of two.
+    vocab_size: V.
+  """
+  if given >= 0:
+    return given
+  if vocab_size <= _SMALL_VOCABULARY:
+    return _SMALL_CHUNK
+  fitting = 1 << max((_CHUNK_LOGITS // vocab_size).bit_length() - 1, 0)
+  return min(fitting, _LARGEST_CHUNK)
+
+
 def logprobs_and_entropy(
-  config: ModelConfig, params: dict, batch: TokenBatch, temperature: float
+  config: ModelConfig,
+  params: dict,
+  batch: TokenBatch,
+  temperature: float,
+  head_chunk: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
   """Scores every token given what stands before it in its segment.
 
   Returns:
     (logprobs, entropy), [R, T] float32, aligned with the tokens; 0 at the
-    first token of a row. At the first token of a later segment the value is
-    that of another segment's end: no such token is ever sampled.
+    first token of a row and, with `head_chunk`, where `batch.mask` is False.
+    At the first token of a later segment the value is that of another
+    segment's end: no such token is ever sampled.
   """
   hidden = hidden_states(config, params, batch)
-  return scores(config, params, hidden, batch, temperature)
+  return scores(config, params, hidden, batch, temperature, head_chunk)
 
 
-def hidden_states(
+def decoded(
   config: ModelConfig, params: dict, batch: TokenBatch
-) -> jax.Array:
-  """Runs the decoder over packed rows: [R, T, D]."""
+) -> transformer.Output:
+  """Runs the decoder over packed rows, by the experts of `batch.routes`."""
   return transformer.hidden(
     config,
     params,
     batch.tokens,
     positions=batch.positions,
     segment_ids=batch.segment_ids,
-  ).hidden
+    routing=batch.routes,
+  )
+
+
+def hidden_states(
+  config: ModelConfig, params: dict, batch: TokenBatch
+) -> jax.Array:
+  """Returns the hidden states [R, T, D] of packed rows."""
+  return decoded(config, params, batch).hidden
+
+
+def expert_terms(
+  config: ModelConfig, batch: TokenBatch, aux: Mapping[str, jax.Array]
+) -> tuple[jax.Array, Metrics]:
+  """Returns the load-balance loss of a microbatch and what its experts did.
+
+  The loss of a microbatch counts as much as its tokens weigh in the update, so
+  that it adds up as the others do; balance is within a microbatch.
+
+  Args:
+    config: the policy's.
+    batch: the rows.
+    aux: as of `transformer.Output`; {} = no experts, and nothing to tell.
+  """
+  if not aux:
+    return jnp.zeros(()), Metrics({}, {})
+  loss = config.balance_coef * batch.weights.sum() * aux['balance']
+  count = (batch.segment_ids > 0).sum().astype(jnp.float32)
+  even = config.experts_per_token / config.num_experts
+  sums = {
+    'expert_tokens': count,
+    'expert_balance': count * aux['balance'],
+    'expert_kept': count * aux['kept'],
+    'expert_idle': count * (aux['load'] == 0).mean(),
+  }
+  return loss, Metrics(sums, {'expert_load': aux['load'].max() / even})
 
 
 def scores(
@@ -69,12 +130,24 @@ def scores(
   hidden: jax.Array,
   batch: TokenBatch,
   temperature: float,
+  head_chunk: int = 0,
 ) -> tuple[jax.Array, jax.Array]:
   """The rest of `logprobs_and_entropy`, from hidden states [R, T, D] on."""
-  logits = heads.logits(config, params, hidden[:, :-1])
+  hidden = hidden[:, :-1]
   targets = batch.tokens[:, 1:]
-  logprobs = losses.token_logprobs(logits, targets, temperature=temperature)
-  entropy = losses.entropy(logits, temperature=temperature)
+  if head_chunk:
+    logprobs, entropy = losses.chunked_logprobs(
+      hidden,
+      heads.matrix(config, params),
+      targets,
+      batch.mask[:, 1:],
+      temperature=temperature,
+      chunk=head_chunk,
+    )
+  else:
+    logits = heads.logits(config, params, hidden)
+    logprobs = losses.token_logprobs(logits, targets, temperature=temperature)
+    entropy = losses.entropy(logits, temperature=temperature)
   front = [(0, 0), (1, 0)]
   return jnp.pad(logprobs, front), jnp.pad(entropy, front)
 
@@ -94,17 +167,20 @@ def _masked_max(values, mask):
 
 
 def likelihood(
-  config: ModelConfig, params: dict, batch: TokenBatch
+  config: ModelConfig, params: dict, batch: TokenBatch, *, head_chunk: int = 0
 ) -> tuple[jax.Array, Metrics]:
   """Negative log-likelihood of demonstrations: Σ w · (-log π)."""
-  logprobs, _ = logprobs_and_entropy(config, params, batch, 1.0)
-  loss = losses.aggregate(-logprobs, batch.weights)
+  counts = batch.replace(mask=batch.weights != 0)
+  output = decoded(config, params, batch)
+  logprobs, _ = scores(config, params, output.hidden, counts, 1.0, head_chunk)
+  balance, experts = expert_terms(config, batch, output.aux)
+  loss = losses.aggregate(-logprobs, batch.weights) + balance
   sums = {
     'loss': loss,
     'nll': _masked_sum(-logprobs, batch.mask),
     'tokens': batch.mask.sum().astype(jnp.float32),
   }
-  return loss, Metrics(sums, {})
+  return loss, Metrics(sums | experts.sums, experts.maxima)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,6 +203,7 @@ class PolicyObjective:
     correction: (name, options) pairs of `losses.correct`, from the behavior to
       the proximal policy.
     value_coef, value_clip: of the value loss; clip 0 = off.
+    head_chunk: sampled tokens of a row that have logits at once; 0 = all.
   """
 
   loss: Callable
@@ -140,6 +217,7 @@ class PolicyObjective:
   correction: tuple = ()
   value_coef: float = 0.0
   value_clip: float = 0.0
+  head_chunk: int = 0
 
   def __call__(
     self,
@@ -165,8 +243,11 @@ class PolicyObjective:
         collection and weights (0 = not fitted) of the states before tokens.
     """
     mask, weights = batch.mask, batch.weights
-    hidden = hidden_states(config, params, batch)
-    logprobs, entropy = scores(config, params, hidden, batch, self.temperature)
+    output = decoded(config, params, batch)
+    hidden = output.hidden
+    logprobs, entropy = scores(
+      config, params, hidden, batch, self.temperature, self.head_chunk
+    )
     proximal = self._proximal(logprobs, batch, proximal_logprobs, version)
     values = self.loss(
       logprobs,
@@ -186,7 +267,8 @@ class PolicyObjective:
       )
       kl = losses.aggregate(penalty, weights)
     bonus = losses.aggregate(jnp.where(mask, entropy, 0.0), weights)
-    loss = policy + self.kl_coef * kl - self.entropy_coef * bonus
+    balance, experts = expert_terms(config, batch, output.aux)
+    loss = policy + self.kl_coef * kl - self.entropy_coef * bonus + balance
     if returns is not None:
       fit = losses.value_loss(
         values_before(params, hidden),
@@ -199,7 +281,7 @@ class PolicyObjective:
       loss += self.value_coef * more['value']
     sums, maxima = self._measures(logprobs, entropy, proximal, batch)
     sums = {'loss': loss, 'policy': policy, 'kl': kl} | more | sums
-    return loss, Metrics(sums, maxima)
+    return loss, Metrics(sums | experts.sums, maxima | experts.maxima)
 
   def _measures(self, logprobs, entropy, proximal, batch):
     """Sums and maxima over sampled tokens."""
@@ -283,7 +365,10 @@ def sequence_ids(batch: TokenBatch, sequence: str) -> jax.Array:
 
 
 def policy_objective(
-  loss: Callable, config_loss: Mapping[str, Any], temperature: float
+  loss: Callable,
+  config_loss: Mapping[str, Any],
+  temperature: float,
+  head_chunk: int = 0,
 ) -> PolicyObjective:
   """Makes the objective of `config.loss`.
 
@@ -291,6 +376,7 @@ def policy_objective(
     loss: the per-token loss with its options bound.
     config_loss: `config.loss`.
     temperature: of the rollouts.
+    head_chunk: as of the objective.
   """
   options = config_loss['options']
   return PolicyObjective(
@@ -307,4 +393,5 @@ def policy_objective(
     ),
     value_coef=config_loss['value_coef'],
     value_clip=config_loss['value_clip'],
+    head_chunk=head_chunk,
   )

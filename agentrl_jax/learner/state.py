@@ -38,6 +38,16 @@ def create(params: Any, tx: optax.GradientTransformation) -> State:
   )
 
 
+def rounded(params: Any, dtype: str) -> Any:
+  """Returns weights in `dtype` as a sampler has them; a value head stays."""
+  return {
+    name: tree
+    if name == 'value'
+    else jax.tree.map(lambda x: x.astype(dtype), tree)
+    for name, tree in params.items()
+  }
+
+
 def shardings(config: ModelConfig, state: State, mesh) -> State:
   """Returns the tree of shardings of a state (or of its shapes).
 

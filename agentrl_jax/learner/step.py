@@ -12,7 +12,7 @@ from agentrl_jax import sharding
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective as objective_lib
 from agentrl_jax.learner import state as state_lib
-from agentrl_jax.models import lora
+from agentrl_jax.models import experts, fused, lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 
@@ -91,6 +91,9 @@ class Learner:
     tx: the optimizer.
     mesh: devices; rows are split over its data axes.
     num_rows: R of a microbatch.
+    param_dtype: of the weights that a gradient is taken at. Below float32 they
+      are a copy, made for each update and gone after it; weights, sums of
+      gradients and moments are float32 in any case.
   """
 
   def __init__(
@@ -100,8 +103,9 @@ class Learner:
     tx: optax.GradientTransformation,
     mesh: jax.sharding.Mesh,
     num_rows: int,
+    param_dtype: str = 'float32',
   ):
-    size = mesh.shape['data'] * mesh.shape['fsdp']
+    size = sharding.num_row_parts(mesh.shape)
     if num_rows % size:
       raise ValueError(
         f'{num_rows} rows of a microbatch do not divide over {size} devices: '
@@ -119,12 +123,15 @@ class Learner:
     self._rows = sharding.rows(mesh)
     full = sharding.replicated(mesh)
     self._accumulate = jax.jit(
-      functools.partial(accumulate, objective, config),
+      experts.on(
+        config, mesh, functools.partial(accumulate, objective, config)
+      ),
       donate_argnums=(1, 2),
       out_shardings=(weights, full),
     )
     shapes = jax.eval_shape(functools.partial(state_lib.create, tx=tx), trained)
     self._placed = state_lib.shardings(config, shapes, mesh)
+    self._shapes = _placed_shapes(shapes, self._placed)
     # Said here as well: what GSPMD chooses would compile `accumulate` again.
     self._apply = jax.jit(
       functools.partial(apply, tx),
@@ -135,6 +142,11 @@ class Learner:
       lambda params: jax.tree.map(jnp.zeros_like, params),
       out_shardings=weights,
     )
+    self._rounded = jax.jit(
+      functools.partial(state_lib.rounded, dtype=param_dtype),
+      out_shardings=weights,
+    )
+    self._rounds = param_dtype != 'float32'
     self._objective = objective
     self._frozen: Any = {}
     self._gradients = None
@@ -167,7 +179,8 @@ class Learner:
 
     Args:
       state: weights and optimizer.
-      batches: microbatches of one shape, weights over all of them.
+      batches: this host's microbatches of one shape, as many on every host;
+        weights over all of them on all hosts.
       extras: further arrays [R, T] or [] for the objective, by name, one
         mapping a microbatch.
 
@@ -178,19 +191,59 @@ class Learner:
       self._gradients = self._zeros(state.params)
     gradients, self._gradients = self._gradients, None
     metrics = self._no_metrics(self.policy(state), batches[0], extras)
+    params = self._rounded(state.params) if self._rounds else state.params
     for i, batch in enumerate(batches):
-      batch = jax.device_put(batch, self._rows)
-      extra = {
-        name: jax.device_put(x, self._rows) if x.ndim else x
-        for name, x in (extras[i] if extras else {}).items()
-      }
-      gradients, metrics = self._accumulate(
-        state.params, gradients, metrics, batch, extra, self._frozen
+      batch, extra = sharding.put_rows(
+        (batch, extras[i] if extras else {}), self._rows
       )
+      with fused.scope(self.config.attention, self._mesh):
+        gradients, metrics = self._accumulate(
+          params, gradients, metrics, batch, extra, self._frozen
+        )
     state, self._gradients, info = self._apply(
       state, gradients, metrics.sums['loss']
     )
     return state, metrics, info
+
+  def lower(
+    self, batch: TokenBatch, extra: Mapping[str, Any] | None = None
+  ) -> dict[str, jax.stages.Lowered]:
+    """Lowers the two programs for shapes alone; nothing is computed.
+
+    Args:
+      batch: a microbatch, or its shapes.
+      extra: as one of `extras` of `update`.
+
+    Returns:
+      'accumulate' and 'apply': compiled, they tell memory and cost a device.
+    """
+    state = self._shapes
+    params = jax.eval_shape(self._rounded, state.params)
+    params = _placed_shapes(params, self._placed.params)
+    abstract = params_lib.abstract(self.config)
+    placed = sharding.shardings(
+      params_lib.logical_axes(self.config), abstract, self._mesh
+    )
+    frozen = lora.split(_placed_shapes(abstract, placed))[1]
+    rows = jax.tree.map(
+      lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=self._rows),
+      (batch, dict(extra or {})),
+    )
+    metrics = jax.eval_shape(
+      functools.partial(self._objective, self.config),
+      lora.join(params, frozen),
+      rows[0],
+      **rows[1],
+    )[1]
+    full = sharding.replicated(self._mesh)
+    metrics = _placed_shapes(metrics, jax.tree.map(lambda _: full, metrics))
+    with fused.scope(self.config.attention, self._mesh):
+      accumulated = self._accumulate.lower(
+        params, state.params, metrics, *rows, frozen
+      )
+    loss = metrics.sums['loss']
+    applied = self._apply.lower(state, state.params, loss)
+    return {'accumulate': accumulated, 'apply': applied}
 
   def _no_metrics(self, params, batch, extras):
     """Zeros of the objective's metrics, their shapes found once."""
@@ -204,4 +257,13 @@ class Learner:
       )[1]
       self._empty = jax.tree.map(lambda x: x.dtype.type(0), shapes)
     full = sharding.replicated(self._mesh)
-    return jax.device_put(self._empty, full)
+    return sharding.put_same(self._empty, full)
+
+
+def _placed_shapes(shapes: Any, placed: Any) -> Any:
+  """Returns a tree of shapes with the shardings of another."""
+  return jax.tree.map(
+    lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s),
+    shapes,
+    placed,
+  )

@@ -1,5 +1,7 @@
 """How probable were the sampled tokens, without keeping every logit?"""
 
+import functools
+
 import chex
 import jax
 import jax.numpy as jnp
@@ -41,6 +43,7 @@ def entropy(logits: chex.Array, *, temperature: float = 1.0) -> chex.Array:
     [R, T] float32.
   """
   scaled = logits.astype(jnp.float32) / temperature
+  scaled -= _top(scaled)  # small numbers: the difference below keeps its digits
   probabilities = jax.nn.softmax(scaled, axis=-1)
   finite = jnp.where(probabilities > 0, scaled, 0)
   mean = jnp.sum(probabilities * finite, axis=-1)
@@ -58,13 +61,16 @@ def chunked_logprobs(
 ) -> tuple[chex.Array, chex.Array]:
   """Returns log-probs and entropies, with logits of one chunk at a time.
 
-  `[R, chunk, V]` is the largest array, forward and backward: each chunk is
-  recomputed in the backward pass. Rows are not mixed, so that a sharded R
-  stays sharded. Equals `token_logprobs` and `entropy` of `hidden @ head`.
+  `[R, chunk, V]` is the largest array of logits, forward and backward, and
+  only tokens that count have any: each row's are moved to its front, and the
+  loop ends with those of the row that has most. The backward pass makes each
+  chunk's logits again and adds its gradient of the head in float32. Rows are
+  not mixed, so that a sharded R stays sharded. Equals `token_logprobs` and
+  `entropy` of `hidden @ head`; differentiable once, in reverse.
 
   Args:
     hidden: [R, T, D] float, last hidden states.
-    head: [D, V] float.
+    head: [D, V] float; products are in the dtype of `hidden`, sums in float32.
     targets: [R, T] int32, already shifted.
     mask: [R, T] bool; where False nothing is read from hidden.
     temperature: τ at which the tokens were sampled.
@@ -76,34 +82,113 @@ def chunked_logprobs(
   chex.assert_rank([hidden, head, targets, mask], [3, 2, 2, 2])
   chex.assert_equal_shape_prefix([hidden, targets, mask], 2)
   chex.assert_type(mask, bool)
-  num_rows, num_tokens = targets.shape
-  num_chunks = -(-num_tokens // chunk)
-  padding = num_chunks * chunk - num_tokens
-
-  def split(x):
-    x = jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
-    x = x.reshape(num_rows, num_chunks, chunk, *x.shape[2:])
-    return jnp.moveaxis(x, 1, 0)
-
-  @jax.checkpoint
-  def one_chunk(head, hidden, targets):
-    logits = jnp.einsum(
-      'rtd,dv->rtv', hidden, head, preferred_element_type=jnp.float32
-    )
-    return (
-      token_logprobs(logits, targets, temperature=temperature),
-      entropy(logits, temperature=temperature),
-    )
-
-  def step(carry, inputs):
-    return carry, one_chunk(head, *inputs)
+  num_tokens = targets.shape[1]
+  chunk = min(chunk, num_tokens)
+  padding = -num_tokens % chunk
+  order = jnp.argsort(~mask, axis=1, stable=True)  # those that count first
+  place = jnp.argsort(order, axis=1)
 
   hidden = jnp.where(mask[..., None], hidden, 0)
   targets = jnp.where(mask, targets, 0)
-  _, results = jax.lax.scan(step, None, (split(hidden), split(targets)))
 
-  def join(x):
-    x = jnp.moveaxis(x, 0, 1).reshape(num_rows, -1)[:, :num_tokens]
+  def front(x):
+    index = jax.lax.expand_dims(order, range(2, x.ndim))
+    x = jnp.take_along_axis(x, index, axis=1)
+    return jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
+
+  most = jnp.max(jnp.sum(mask, axis=1))
+  num_chunks = (most + chunk - 1) // chunk
+  results = _by_chunks(
+    temperature, chunk, front(hidden), head, front(targets), num_chunks
+  )
+
+  def back(x):
+    x = jnp.take_along_axis(x[:, :num_tokens], place, axis=1)
     return jnp.where(mask, x, 0.0)
 
-  return join(results[0]), join(results[1])
+  return back(results[0]), back(results[1])
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _by_chunks(temperature, chunk, hidden, head, targets, num_chunks):
+  """(log-probs, entropies) [R, T] of the first chunks; T is a multiple."""
+  return _forward(temperature, chunk, hidden, head, targets, num_chunks)[0]
+
+
+def _logits(temperature, hidden, head):
+  logits = jnp.einsum(
+    'rtd,dv->rtv', hidden, head, preferred_element_type=jnp.float32
+  )
+  return logits / temperature
+
+
+def _top(logits):
+  top = jnp.max(logits, axis=-1, keepdims=True)
+  return jax.lax.stop_gradient(top)
+
+
+def _forward(temperature, chunk, hidden, head, targets, num_chunks):
+  cast = head.astype(hidden.dtype)
+
+  def step(i, done):
+    part, names = (_chunk(x, i, chunk) for x in (hidden, targets))
+    logits = _logits(temperature, part, cast)
+    top = _top(logits)
+    logits -= top
+    odds = jnp.exp(logits)
+    total = jnp.sum(odds, axis=-1)
+    norms = jnp.log(total)
+    chosen = jnp.take_along_axis(logits, names[..., None], axis=-1)[..., 0]
+    mean = jnp.sum(odds * logits, axis=-1) / total
+    new = chosen - norms, norms - mean, norms + top[..., 0]
+    return tuple(_write(x, y, i, chunk) for x, y in zip(done, new))
+
+  empty = jnp.zeros(targets.shape, jnp.float32)
+  *results, norms = jax.lax.fori_loop(0, num_chunks, step, (empty,) * 3)
+  kept = hidden, head, targets, num_chunks, results[1], norms
+  return tuple(results), kept
+
+
+def _backward(temperature, chunk, kept, cotangents):
+  """Gradients of hidden and head, logits made again.
+
+  With p = softmax(z), H the entropy and z = h W / τ:
+
+      ∂ log π(y) / ∂z_v = 1[v = y] - p_v
+      ∂ H / ∂z_v        = -p_v (log p_v + H)
+  """
+  hidden, head, targets, num_chunks, entropies, norms = kept
+  cast = head.astype(hidden.dtype)
+
+  def step(i, grads):
+    cut = functools.partial(_chunk, i=i, chunk=chunk)
+    part = cut(hidden)
+    logits = _logits(temperature, part, cast)
+    by_logprob, by_entropy = (cut(x)[..., None] for x in cotangents)
+    logprobs = logits - cut(norms)[..., None]
+    surprise = logprobs + cut(entropies)[..., None]
+    grad = -jnp.exp(logprobs) * (by_logprob + by_entropy * surprise)
+    vocab = jax.lax.broadcasted_iota(jnp.int32, logits.shape, 2)
+    grad += jnp.where(vocab == cut(targets)[..., None], by_logprob, 0.0)
+    grad = (grad / temperature).astype(hidden.dtype)
+    of_part = jnp.einsum('rtv,dv->rtd', grad, cast)
+    of_head = jnp.einsum(
+      'rtd,rtv->dv', part, grad, preferred_element_type=jnp.float32
+    )
+    return _write(grads[0], of_part, i, chunk), grads[1] + of_head
+
+  zeros = jnp.zeros_like(hidden), jnp.zeros(head.shape, jnp.float32)
+  of_hidden, of_head = jax.lax.fori_loop(0, num_chunks, step, zeros)
+  return of_hidden, of_head.astype(head.dtype), None, None
+
+
+_by_chunks.defvjp(_forward, _backward)
+
+
+def _chunk(x, i, chunk):
+  return jax.lax.dynamic_slice_in_dim(x, i * chunk, chunk, axis=1)
+
+
+def _write(x, part, i, chunk):
+  part = part.astype(x.dtype)
+  return jax.lax.dynamic_update_slice_in_dim(x, part, i * chunk, axis=1)

@@ -72,6 +72,7 @@ def token_rows(
   *,
   row_length: int,
   num_rows: int,
+  shorter: Sequence[int] = (),
 ) -> TokenBatch:
   """Packs the contexts of some trajectories into rows; weights are still 0.
 
@@ -81,6 +82,8 @@ def token_rows(
     indices: which of them to pack.
     row_length: T.
     num_rows: R is the next multiple of it; the last rows are empty.
+    shorter: lengths that divide T, descending; a microbatch of rows in which no
+      context crosses a multiple of one can be cut there, see `cuts`.
 
   Returns:
     Host arrays [R, T].
@@ -92,22 +95,27 @@ def token_rows(
     (b, c) for b in indices for c in range(len(trajectories[b].contexts))
   ]
   lengths = [len(trajectories[b].contexts[c].tokens) for b, c in items]
-  rows = packing.pack(lengths, row_length)
-  height = max(-(-len(rows) // num_rows), 1) * num_rows
-  batch = empty_rows(height, row_length)
+  rows = packing.pack_pieces(lengths, (row_length, *shorter), num_rows)
+  height = max(len(rows), num_rows)
+  batch = empty_rows(height, row_length, routes=_any_routes(trajectories))
   for r, row in enumerate(rows):
-    start = 0
-    for segment, i in enumerate(row, 1):
+    for segment, (start, i) in enumerate(row, 1):
       b, c = items[i]
-      end = start + lengths[i]
-      place = (r, slice(start, end))
+      place = (r, slice(start, start + lengths[i]))
       _write(batch, place, segment, b, c, trajectories[b], turn_advantages[b])
-      start = end
   return batch
 
 
-def empty_rows(num_rows: int, row_length: int) -> TokenBatch:
-  """Returns rows without a token."""
+def empty_rows(
+  num_rows: int, row_length: int, *, routes: np.ndarray | None = None
+) -> TokenBatch:
+  """Returns rows without a token.
+
+  Args:
+    num_rows, row_length: R and T.
+    routes: [..., L, k], any experts of any tokens: the rows then have room for
+      such; None = the sampler records none.
+  """
   shape = (num_rows, row_length)
 
   def full(value, dtype):
@@ -124,7 +132,38 @@ def empty_rows(num_rows: int, row_length: int) -> TokenBatch:
     versions=full(-1, np.int32),
     row_trajectory=full(-1, np.int32),
     row_turn=full(-1, np.int32),
+    routes=None
+    if routes is None
+    else np.full((*shape, *routes.shape[-2:]), -1, routes.dtype),
   )
+
+
+def route_kind(batch: TokenBatch) -> list[Any] | None:
+  """Returns [L, k, dtype] of a batch's routes, None if it has none; JSON."""
+  if batch.routes is None:
+    return None
+  return [*batch.routes.shape[-2:], batch.routes.dtype.name]
+
+
+def with_route_kind(batch: TokenBatch, kind: list[Any] | None) -> TokenBatch:
+  """Gives a batch without routes some of that kind, all unknown."""
+  if kind is None or batch.routes is not None:
+    return batch
+  *shape, dtype = kind
+  routes = np.full((*batch.mask.shape, *shape), -1, dtype)
+  return batch.replace(routes=routes)
+
+
+def _any_routes(
+  trajectories: Sequence[types.Trajectory],
+) -> np.ndarray | None:
+  contexts = (c for t in trajectories for c in t.contexts)
+  found = next((c.routes for c in contexts if c.routes is not None), None)
+  return None if found is None else _array(found)
+
+
+def _array(routes: types.Routes) -> np.ndarray:
+  return np.frombuffer(routes.data, routes.dtype).reshape(routes.shape)
 
 
 def _write(batch, place, segment, b, c, trajectory, advantages):
@@ -137,6 +176,8 @@ def _write(batch, place, segment, b, c, trajectory, advantages):
   batch.behavior_logprobs[place] = context.logprobs
   batch.versions[place] = context.versions
   batch.row_trajectory[place] = b
+  if context.routes is not None:
+    batch.routes[place] = _array(context.routes)
   for s, turn in enumerate(trajectory.turns):
     if turn.context == c:
       span = (r, slice(columns.start + turn.start, columns.start + turn.end))
@@ -179,11 +220,8 @@ def with_weights(
     num_trajectories: B of the iteration.
     constant: divisor of weighting='constant'.
   """
-  num_rows, row_length = batch.mask.shape
+  num_rows = len(batch.mask)
   height = -(-num_rows // num_trajectories) * num_trajectories
-  segments = int(batch.segment_ids.max(initial=0)) + 1
-  sequences = batch.segment_ids + np.arange(num_rows)[:, None] * segments
-  sequences = np.where(batch.segment_ids > 0, sequences, -1)
 
   def pad(array, value):
     rest = [(0, height - num_rows), (0, 0)]
@@ -191,7 +229,7 @@ def with_weights(
 
   weights = _weights(
     pad(batch.mask, False),
-    pad(sequences.astype(np.int32), -1),
+    pad(sequence_ids(batch), -1),
     pad(batch.row_trajectory, -1),
     weighting=weighting,
     constant=constant,
@@ -200,15 +238,73 @@ def with_weights(
   return batch.replace(weights=np.asarray(weights)[:num_rows])
 
 
-def microbatches(batch: Any, num_rows: int) -> list[Any]:
+def sequence_ids(batch: TokenBatch) -> np.ndarray:
+  """Returns [R, T] int32 ids of packed segments, -1 = in none."""
+  segments = int(batch.segment_ids.max(initial=0)) + 1
+  rows = np.arange(len(batch.segment_ids))[:, None]
+  ids = batch.segment_ids + rows * segments
+  return np.where(batch.segment_ids > 0, ids, -1).astype(np.int32)
+
+
+def pad_rows(batch: TokenBatch, height: int) -> TokenBatch:
+  """Appends rows without a token until there are `height`."""
+  empty = empty_rows(
+    height - len(batch.mask), batch.mask.shape[1], routes=batch.routes
+  )
+  return jax.tree.map(lambda x, e: np.concatenate([x, e]), batch, empty)
+
+
+def microbatches(
+  batch: Any, num_rows: int, pieces: Sequence[int] = ()
+) -> list[Any]:
   """Splits rows into batches of `num_rows`, the learner's one shape.
 
   Args:
-    batch: a TokenBatch, or any tree of arrays [R, ...].
+    batch: a TokenBatch, or any tree of arrays [R, T, ...].
     num_rows: divides R.
+    pieces: as `cuts` gives them: the rows of each microbatch are cut into
+      pieces of such a length, [num_rows, T] into [num_rows · T / piece, piece].
   """
-  total = jax.tree.leaves(batch)[0].shape[0]
+  starts = range(0, jax.tree.leaves(batch)[0].shape[0], num_rows)
+
+  def cut(start, piece):
+    rows = jax.tree.map(
+      lambda x: x[start : start + num_rows].reshape(-1, piece, *x.shape[2:]),
+      batch,
+    )
+    if isinstance(rows, TokenBatch):  # segments count from 1 in each piece
+      ids = rows.segment_ids
+      ids = np.where(ids > 0, ids - np.maximum(ids[:, :1], 1) + 1, 0)
+      rows = rows.replace(segment_ids=ids.astype(np.int32))
+    return rows
+
+  if pieces:
+    return [cut(i, piece) for i, piece in zip(starts, pieces, strict=True)]
   return [
-    jax.tree.map(lambda x, i=i: x[i : i + num_rows], batch)
-    for i in range(0, total, num_rows)
+    jax.tree.map(lambda x, i=i: x[i : i + num_rows], batch) for i in starts
   ]
+
+
+def cuts(batch: TokenBatch, num_rows: int, shorter: Sequence[int]) -> list[int]:
+  """Returns the shortest length that each microbatch's rows can be cut to.
+
+  Attention costs as much as the square of a row's length, and a program is
+  compiled for each length that occurs.
+
+  Args:
+    batch: rows [R, T].
+    num_rows: of a microbatch.
+    shorter: lengths that divide T.
+
+  Returns:
+    For each microbatch T or one of `shorter`, at which no segment is cut.
+  """
+  length = batch.mask.shape[1]
+  ids = batch.segment_ids.reshape(-1, num_rows, length)
+  crosses = (ids[..., 1:] == ids[..., :-1]) & (ids[..., 1:] > 0)
+  crosses = crosses.any(axis=1)  # [microbatches, T - 1]: into column 1, 2, ..
+  out = np.full(len(ids), length)
+  for piece in sorted(shorter, reverse=True):
+    fits = ~crosses[:, piece - 1 :: piece].any(axis=1)
+    out = np.where(fits, piece, out)
+  return out.tolist()

@@ -7,9 +7,9 @@ import jax
 import ml_collections
 import numpy as np
 
-from agentrl_jax import rng, types
+from agentrl_jax import distributed, rng, types
 from agentrl_jax.batch import TokenBatch
-from agentrl_jax.rollout import collate, credit, selection
+from agentrl_jax.rollout import collate, credit, hosts, selection
 
 Question = Callable[[Sequence[TokenBatch]], Sequence[jax.Array]]
 
@@ -36,17 +36,21 @@ def consult(
   if not questions:
     return lines
   trajectories = _flat(groups)
+  num_rows = distributed.share(c.train.rows)
   chosen = 'keep' if about_all else c.train.constant_groups
   batch = collate.token_rows(
     trajectories,
     np.zeros((len(trajectories), c.rollout.max_turns), np.float32),
     selection.usable(groups, chosen),
     row_length=c.train.row_length,
-    num_rows=c.train.rows,
+    num_rows=num_rows,
+    shorter=c.train.shorter_rows,
   )
-  rows = collate.microbatches(batch, c.train.rows)
+  pieces = collate.cuts(batch, num_rows, c.train.shorter_rows)
+  rows = collate.microbatches(batch, num_rows, pieces)
   for name, question in questions.items():
-    answer = np.concatenate(jax.device_get(question(rows)))
+    answers = jax.device_get(question(rows))
+    answer = np.concatenate([x.reshape(num_rows, -1) for x in answers])
     if name == 'values':
       lines = credit.with_values(lines, batch, answer, trajectories)
     else:
@@ -64,32 +68,36 @@ def deal(
   """Deals an iteration out to its optimizer updates.
 
   Returns:
-    The microbatches of each update, and beside each what the objective takes
-    besides (see `credit.attach`).
+    This host's microbatches of each update, and beside each what the objective
+    takes besides (see `credit.attach`).
   """
   trajectories = _flat(groups)
   indices = selection.usable(groups, c.train.constant_groups, c.train.overlong)
+  num_rows, shorter = distributed.share(c.train.rows), c.train.shorter_rows
+  shape = dict(
+    row_length=c.train.row_length, num_rows=num_rows, shorter=shorter
+  )
+  empty = collate.token_rows(trajectories, earned.by_turn, [], **shape)
   updates, extras = [], []
   for epoch in range(c.train.epochs):
     order = rng.generator(c.seed, 'minibatches', iteration, epoch)
+    batches = []
     for part in selection.minibatches(indices, c.train.minibatches, order):
-      batch = collate.token_rows(
-        trajectories,
-        earned.by_turn,
-        part,
-        row_length=c.train.row_length,
-        num_rows=c.train.rows,
+      batch = collate.token_rows(trajectories, earned.by_turn, part, **shape)
+      batches.append(
+        collate.with_weights(
+          batch,
+          weighting=c.loss.weighting,
+          num_trajectories=len(trajectories),
+          constant=c.loss.weighting_constant or None,
+        )
       )
-      batch = collate.with_weights(
-        batch,
-        weighting=c.loss.weighting,
-        num_trajectories=len(trajectories),
-        constant=c.loss.weighting_constant or None,
-      )
+    for batch in hosts.level(batches, c.loss.weighting, empty):
       batch, extra = credit.attach(batch, earned, lines)
-      updates.append(collate.microbatches(batch, c.train.rows))
+      pieces = collate.cuts(batch, num_rows, shorter)
+      updates.append(collate.microbatches(batch, num_rows, pieces))
       extras.append(
-        collate.microbatches(extra, c.train.rows)
+        collate.microbatches(extra, num_rows, pieces)
         if extra
         else [{} for _ in updates[-1]]
       )

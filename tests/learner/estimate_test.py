@@ -34,6 +34,29 @@ def test_scores_are_the_objectives_batch_by_batch(draw_params):
   assert scorer.logprobs(weights, []) == []
 
 
+def test_only_sampled_tokens_are_scored_in_chunks(draw_params):
+  weights, batch = draw_params(TINY), rows(0)
+  batch.mask[:, 3:5] = True
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1))
+  whole, chunked = (
+    estimate.Estimator(TINY, mesh, 0.7, n).logprobs(weights, [batch])[0]
+    for n in (0, 2)
+  )
+  np.testing.assert_allclose(chunked, whole * batch.mask, atol=1e-6)
+  assert np.count_nonzero(chunked) == batch.mask.sum()
+
+
+def test_scores_are_of_rounded_weights(draw_params):
+  weights, batch = draw_params(TINY), rows(0)
+  mesh = sharding.make_mesh(dict(data=1, fsdp=1, tensor=1))
+  scorer = estimate.Estimator(TINY, mesh, 0.7, 0, 'bfloat16')
+  (scored,) = scorer.logprobs(weights, [batch])
+  exact = estimate.Estimator(TINY, mesh, 0.7)
+  cut = jax.tree.map(lambda x: x.astype('bfloat16').astype('float32'), weights)
+  np.testing.assert_allclose(scored, exact.logprobs(cut, [batch])[0], atol=1e-5)
+  assert np.abs(scored - exact.logprobs(weights, [batch])[0]).max() > 1e-4
+
+
 def test_values_are_of_the_states_after_tokens(draw_params):
   config = dataclasses.replace(TINY, value_head=True)
   weights = draw_params(config)

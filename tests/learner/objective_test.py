@@ -149,6 +149,48 @@ def test_kl_to_itself_is_zero_and_pulls_nowhere(weights):
     np.testing.assert_allclose(leaf, 0.0, atol=1e-5)
 
 
+WHOLE = objective.PolicyObjective(
+  loss=PPO, kl_coef=0.5, entropy_coef=0.2, temperature=0.7
+)
+
+
+@pytest.mark.parametrize('tied', [False, True])
+def test_logits_in_chunks_change_no_loss_and_no_gradient(draw_params, tied):
+  config = dataclasses.replace(TINY, tie_embeddings=tied)
+  weights, batch = draw_params(config), rows()
+  batch.mask[1] = False  # a row where nothing was sampled
+  batch.weights[:] = batch.mask / batch.mask.sum()
+  reference = np.float32(batch.behavior_logprobs + 0.1)
+
+  @functools.partial(jax.jit, static_argnums=0)
+  def both(head_chunk, weights):
+    policy = dataclasses.replace(WHOLE, head_chunk=head_chunk)
+
+    def loss(weights):
+      return policy(config, weights, batch, reference)
+
+    def nll(weights):
+      spread = batch.replace(weights=batch.weights + 0.01)  # more than `mask`
+      return objective.likelihood(
+        config, weights, spread, head_chunk=head_chunk
+      )
+
+    return [jax.value_and_grad(f, has_aux=True)(weights) for f in (loss, nll)]
+
+  # Of a sum that is near zero only the absolute error is small.
+  chex.assert_trees_all_close(
+    both(0, weights), both(2, weights), rtol=2e-6, atol=2e-6
+  )
+
+
+def test_chunks_by_the_vocabulary():
+  # 2**26 logits at most, 441 or 64 tokens here, as a power of two.
+  sizes = {151_936: 256, 2**20: 64, 2**27: 1, 2**15: 256, 2**13: 64, 512: 64}
+  assert {v: objective.head_chunk(-1, v) for v in sizes} == sizes
+  assert objective.head_chunk(0, 151_936) == 0
+  assert objective.head_chunk(100, 512) == 100
+
+
 def random_turns(seed):
   """Rows of segments of turns; a few sampled tokens are not trained."""
   draws = np.random.default_rng(seed)

@@ -48,6 +48,14 @@ def test_moments_are_split_as_their_weights(name, moments):
   assert specs['.updates'] == PartitionSpec()
 
 
+def test_a_value_head_is_not_rounded():
+  weights = {'head': np.float32([1 / 3]), 'value': {'bias': np.float32(1 / 3)}}
+  out = state.rounded(weights, 'bfloat16')
+  # 1/3 with 8 bits: 171 / 512.
+  assert out['head'].dtype == 'bfloat16' and out['head'][0] == 171 / 512
+  assert out['value']['bias'] == np.float32(1 / 3)
+
+
 def test_create_counts_from_zero():
   tx = optimizer.make({**OPTIONS, 'name': 'sgd'}, 3)
   made = state.create({'a': np.ones(2, np.float32)}, tx)

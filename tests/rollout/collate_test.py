@@ -176,6 +176,48 @@ def test_microbatches_are_the_whole():
   np.testing.assert_allclose(sum(map(loss, parts)), whole, rtol=1e-5)
 
 
+def test_rows_are_cut_where_no_context_is():
+  # Contexts of 7, 3, 3 and 2 tokens in rows of 8 that may be halves.
+  played = [made.append_only([n]) for n in (5, 1, 1)]
+  played.append(made.append_only([1], prompt=1))
+  shape = dict(row_length=8, num_rows=1)
+  batch = collate.token_rows(
+    played, np.zeros((4, 1)), [0, 1, 2, 3], shorter=(4, 2), **shape
+  )
+  np.testing.assert_array_equal(
+    batch.row_trajectory,
+    [
+      [0, 0, 0, 0, 0, 0, 0, -1],
+      [1, 1, 1, -1, 2, 2, 2, -1],
+      [3, 3, -1, -1, -1, -1, -1, -1],
+    ],
+  )
+  pieces = collate.cuts(batch, 1, (4, 2))
+  assert pieces == [8, 4, 2]
+  parts = collate.microbatches(batch, 1, pieces)
+  assert [x.tokens.shape for x in parts] == [(1, 8), (2, 4), (4, 2)]
+  # Segments count from 1 again in each piece; all else only moves.
+  np.testing.assert_array_equal(
+    parts[1].segment_ids, [[1, 1, 1, 0], [1, 1, 1, 0]]
+  )
+  np.testing.assert_array_equal(parts[2].segment_ids, [[1, 1]] + [[0, 0]] * 3)
+  for name in set(batch) - {'segment_ids', 'routes'}:
+    moved = np.concatenate([x[name].reshape(1, 8) for x in parts])
+    np.testing.assert_array_equal(moved, batch[name], err_msg=name)
+  # Two rows together are cut as the longer of them needs it.
+  pair = batch.replace(segment_ids=batch.segment_ids[1:])
+  assert collate.cuts(pair, 2, (4, 2)) == [4]
+  assert collate.cuts(batch, 1, ()) == [8, 8, 8]
+
+
+def test_segments_that_touch_are_cut_between():
+  batch = collate.empty_rows(1, 8)
+  batch.segment_ids[:] = [1, 1, 1, 1, 2, 2, 3, 3]
+  assert collate.cuts(batch, 1, (4, 2)) == [4]
+  (part,) = collate.microbatches(batch, 1, [4])
+  np.testing.assert_array_equal(part.segment_ids, [[1, 1, 1, 1], [1, 1, 2, 2]])
+
+
 def test_weights_compile_once_whatever_the_number_of_rows():
   before = collate._weights._cache_size()
   for count in (2, 3, 4):

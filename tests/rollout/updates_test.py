@@ -1,12 +1,16 @@
 """Locks which rows networks see: who is asked about, who is trained on."""
 
+import chex
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import rollout_fakes as made
 
 from agentrl_jax import config as config_lib
-from agentrl_jax import types
+from agentrl_jax import losses, types
+from agentrl_jax.learner import objective
+from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import credit, updates
 
 
