@@ -10,8 +10,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from agentrl_jax.models.config import ModelConfig
-
 
 class Routes(NamedTuple):
   """Where N tokens go.
@@ -54,7 +52,9 @@ def route(
   Returns:
     Routes.
   """
-  logits = x.astype(jnp.float32) @ router.astype(jnp.float32)
+  # The router is rounded to the model's type, as a sampler holds it.
+  router = router.astype(x.dtype).astype(jnp.float32)
+  logits = x.astype(jnp.float32) @ router
   probabilities = jax.nn.softmax(logits, axis=-1)
   own = jax.lax.top_k(jax.lax.stop_gradient(probabilities), num_choices)[1]
   choices, kept = own, jnp.ones(own.shape, bool)
@@ -107,8 +107,8 @@ def dense(
   Args:
     x: [N, D].
     layer: expert_gate, expert_up [E, D, F], expert_down [E, F, D].
-    choices: [N, k] int32, different within a token.
-    weights: [N, k] float32.
+    choices: [N, k] int32, different within a token; E = none of these.
+    weights: [N, k] float32, 0 where there is none.
 
   Returns:
     [N, D].
@@ -139,23 +139,23 @@ def grouped(
   num_blocks = (total + num_experts * (size - 1)) // size
   experts = choices.reshape(-1)
   hits = jax.nn.one_hot(experts, num_experts, dtype=jnp.int32)
-  rank = jnp.cumsum(hits, axis=0)[jnp.arange(total), experts] - 1
+  rank = (jnp.cumsum(hits, axis=0) * hits).sum(1) - 1
   blocks = -(-hits.sum(0) // size)  # of each expert
-  place = (jnp.cumsum(blocks) - blocks)[experts] * size + rank
+  first = (jnp.cumsum(blocks) - blocks).at[experts].get(mode='clip')
+  nowhere = num_blocks * size
+  place = jnp.where(experts < num_experts, first * size + rank, nowhere)
   owner = jnp.repeat(
     jnp.arange(num_experts), blocks, total_repeat_length=num_blocks
   )
-  token = (
-    jnp.full(num_blocks * size, num_tokens)
-    .at[place]
-    .set(jnp.arange(total) // num_choices)
-  )
+  token = jnp.full(nowhere, num_tokens)
+  token = token.at[place].set(jnp.arange(total) // num_choices, mode='drop')
   rows = x.at[token].get(mode='fill', fill_value=0)
   rows = rows.reshape(num_blocks, size, -1)
   inner = jax.nn.silu(jnp.einsum('bnd,bdf->bnf', rows, gate[owner]))
   inner *= jnp.einsum('bnd,bdf->bnf', rows, up[owner])
   out = jnp.einsum('bnf,bfd->bnd', inner, down[owner])
-  return _mix(out.reshape(num_blocks * size, -1)[place], weights)
+  out = out.reshape(nowhere, -1).at[place].get(mode='fill', fill_value=0)
+  return _mix(out, weights)
 
 
 def ragged(
@@ -174,6 +174,8 @@ def ragged(
   inner = jax.nn.silu(jax.lax.ragged_dot(rows, gate, sizes))
   inner *= jax.lax.ragged_dot(rows, up, sizes)
   out = jax.lax.ragged_dot(inner, down, sizes)
+  # What follows the last group is not computed.
+  out = jnp.where((experts[order] < gate.shape[0])[:, None], out, 0)
   return _mix(jnp.zeros_like(out).at[order].set(out), weights)
 
 
@@ -183,64 +185,6 @@ EXPERTS = {'dense': dense, 'grouped': grouped, 'ragged': ragged}
 def fastest(backend: str) -> str:
   """Returns the name in `EXPERTS` for 'cpu', 'gpu' or 'tpu'."""
   return 'grouped' if backend == 'cpu' else 'ragged'
-
-
-class Block(NamedTuple):
-  """What a layer's experts gave.
-
-  Attributes:
-    out: [R, T, D].
-    choices: [R, T, k] int32.
-    balance: [] float32, see `balance_loss`.
-    load: [E] float32, see `load`.
-    kept: [] float32, mean of `Routes.kept` over the tokens that count.
-  """
-
-  out: jax.Array
-  choices: jax.Array
-  balance: jax.Array
-  load: jax.Array
-  kept: jax.Array
-
-
-def block(
-  config: ModelConfig,
-  layer: dict,
-  x: jax.Array,
-  mask: jax.Array,
-  replay: jax.Array | None = None,
-) -> Block:
-  """Applies a layer's experts.
-
-  Args:
-    config: the shape.
-    layer: router [D, E] and what `dense` takes.
-    x: [R, T, D].
-    mask: [R, T] bool, tokens that count in the statistics.
-    replay: [R, T, k] integers, see `route`.
-
-  Returns:
-    Block.
-  """
-  flat, counted = x.reshape(-1, x.shape[-1]), mask.reshape(-1)
-  choices = config.experts_per_token
-  routes = route(
-    flat,
-    layer['router'],
-    choices,
-    renormalise=config.norm_topk,
-    replay=None if replay is None else replay.reshape(-1, choices),
-  )
-  apply = EXPERTS[config.expert_compute]
-  out = apply(flat, layer, routes.choices, routes.weights)
-  kept = jnp.where(counted, routes.kept.mean(-1), 0.0).sum()
-  return Block(
-    out=out.reshape(x.shape),
-    choices=routes.choices.reshape(*x.shape[:2], choices),
-    balance=balance_loss(routes, counted),
-    load=load(routes, counted),
-    kept=kept / jnp.maximum(counted.sum(), 1),
-  )
 
 
 def route_dtype(num_experts: int):

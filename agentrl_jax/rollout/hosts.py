@@ -108,17 +108,25 @@ def level(
   """
   if distributed.count() == 1:
     return list(batches)
-  mine = [[len(b.mask), num_units(b, weighting)] for b in batches]
+  mine = [
+    [len(b.mask), num_units(b, weighting), collate.route_kind(b)]
+    for b in batches
+  ]
   everybody = distributed.exchange(mine)
+  # One program for all: with routes where any host has some.
+  kinds = [kind for theirs in everybody for _, _, kind in theirs if kind]
+  kind = kinds[0] if kinds else None
+  empty = collate.with_route_kind(empty, kind)
   out = []
   for update in range(max(map(len, everybody))):
     given = [theirs[update] for theirs in everybody if update < len(theirs)]
-    height = max(rows for rows, _ in given)
-    total = sum(units for _, units in given)
+    height = max(rows for rows, _, _ in given)
+    total = sum(units for _, units, _ in given)
     if update >= len(batches):
       out.append(collate.pad_rows(empty, height))
       continue
-    batch = collate.pad_rows(batches[update], height)
+    batch = collate.with_route_kind(batches[update], kind)
+    batch = collate.pad_rows(batch, height)
     if weighting != 'constant':
       part = np.float32(mine[update][1] / max(total, 1))
       batch = batch.replace(weights=batch.weights * part)
