@@ -7,81 +7,22 @@ that: what was done to the tests or to anything else counts for nothing, and
 what is expected never enters the sandbox.
 """
 
-import ast
 import dataclasses
-import json
 import random
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, sandbox, scripted, shell
+from agentrl_jax.envs import base, scripted, shell
 from agentrl_jax.envs.code import catalogue as catalogues
-from agentrl_jax.envs.code import mutations, trials
+from agentrl_jax.envs.code import mutations, trials, visible
 
 TASK_DEFAULTS = {
   'levels': (1, 2, 3),  # of difficulty, see code/catalogue.py
   'catalogue': '',  # a file of tools/make_repairs.py; '' = our own
 }
-TESTS_SHOWN = 3  # failures that run_tests tells
 _TESTS = base.function('run_tests', 'Runs the tests in test_*.py.')
-
-# Runs test_* functions, and says of `assert a == b` what a was.
-_RUNNER = """
-import ast, json, os, signal, sys
-FILE, SHOWN = json.loads({given!r})
-
-class Endless(BaseException):
-  pass
-
-def late(*_):
-  raise Endless
-
-def why(node, names, error):
-  if isinstance(error, Endless):
-    return 'takes too long'
-  if not isinstance(error, AssertionError):
-    return f'{{type(error).__name__}}: {{error}}'[:120]
-  names = {{**names, **error.__traceback__.tb_next.tb_frame.f_locals}}
-  for each in node.body:
-    if isinstance(each, ast.Assert) and isinstance(each.test, ast.Compare):
-      left = each.test.left
-      value = eval(compile(ast.Expression(left), FILE, 'eval'), names)
-      wanted = ast.unparse(each.test.comparators[0])
-      return f'{{ast.unparse(left)}} is {{value!r}}, not {{wanted}}'[:200]
-  return str(error)[:120] or 'fails'
-
-signal.signal(signal.SIGVTALRM, late)
-sys.path.insert(0, os.getcwd())
-names, failures, passed = {{'__name__': 'tests'}}, [], 0
-try:
-  source = open(FILE, encoding='utf-8').read()
-  tree = ast.parse(source)
-  signal.setitimer(signal.ITIMER_VIRTUAL, 0.5)
-  exec(compile(source, FILE, 'exec'), names)
-except BaseException as error:
-  kind = type(error).__name__
-  print(f'the tests cannot be loaded: {{kind}}: {{error}}'[:300])
-  sys.exit(1)
-tests = [
-  node for node in tree.body
-  if isinstance(node, ast.FunctionDef) and node.name.startswith('test')
-]
-for node in tests:
-  signal.setitimer(signal.ITIMER_VIRTUAL, 0.2)
-  try:
-    names[node.name]()
-    passed += 1
-  except BaseException as error:
-    try:
-      failures.append(f'{{node.name}}: {{why(node, names, error)}}')
-    except BaseException:
-      failures.append(node.name)
-signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-print(f'passed {{passed}} of {{len(tests)}}')
-print('\\n'.join(failures[:SHOWN]))
-"""
 
 
 def generate(
@@ -128,34 +69,6 @@ def _data(item: Mapping[str, Any], bug: Sequence[Any]) -> dict[str, Any]:
 def broken_text(data: Mapping[str, Any]) -> str:
   """The module as the agent finds it."""
   return mutations.Bug(*data['bug']).put_into(data['text'])
-
-
-def tests_text(data: Mapping[str, Any]) -> str:
-  """The tests that the agent sees."""
-  cases = data['cases'][: data['shown']]
-  lines = ['import itertools'] * any(case[2][0] == '~' for case in cases)
-  lines.append(f'from {data["module"]} import *')
-  for number, (before, expression, result) in enumerate(cases, 1):
-    lines += ['', f'def test_{number}():']
-    lines += [f'  {line}' for line in before.splitlines()]
-    if result[0] == '!':
-      lines += ['  try:', f'    {expression}', f'  except {result[1:]}:']
-      lines += ['    return', f'  assert False, "no {result[1:]}"']
-    elif result[0] == '~':
-      seen = f'list(itertools.islice({expression}, 50))'
-      lines.append(f'  assert {seen} == {result[1:]}')
-    else:
-      lines.append(f'  assert {_comparison(expression, result)}')
-  return '\n'.join(lines) + '\n'
-
-
-def _comparison(expression: str, result: str) -> str:
-  """A comparison that holds; of texts, where a value cannot be written."""
-  try:
-    ast.literal_eval(result)
-  except (SyntaxError, ValueError):
-    return f'repr({expression}) == {result!r}'
-  return f'{expression} == {result}'
 
 
 class RepairEnv(shell.ShellEnv):
@@ -230,16 +143,9 @@ class RepairEnv(shell.ShellEnv):
   def call_run_tests(self, arguments: Mapping[str, Any]) -> str:
     """How many tests pass, and what is wrong with the first that do not."""
     del arguments
-    given = json.dumps([f'test_{self._module}.py', TESTS_SHOWN])
-    result = sandbox.run_python(
-      _RUNNER.format(given=given),
-      files=self._files,
-      limits=self._limits,
-      backend=self._backend,
-    )
-    words = result.output.split()[:4]  # passed 3 of 4
-    passed = words[:1] == ['passed'] and words[1] == words[-1]
-    self._failed |= self._edited and not passed
+    result = visible.run(self._files, self._module, self._limits, self._backend)
+    passed, total = visible.verdict(result.output)
+    self._failed |= self._edited and not 0 < passed == total
     self._edited = False
     return result.text()
 
@@ -248,7 +154,7 @@ class RepairEnv(shell.ShellEnv):
     self._test_edits, self._edited, self._failed = 0, False, False
     files = {
       f'{self._module}.py': broken_text(task.data),
-      f'test_{self._module}.py': tests_text(task.data),
+      f'test_{self._module}.py': visible.text(task.data),
     }
     return files, f'Tests of {self._module}.py fail. Repair it.'
 

@@ -4,7 +4,6 @@ import pytest
 
 from agentrl_jax import envs, types
 from agentrl_jax.envs import contract, panels, repair, sandbox, scripted
-from agentrl_jax.envs.code import trials
 
 CASES = [['', f'f({x})', str(x * 2)] for x in (2, 3, 0, 5, -1)]
 TEXT = 'def f(x):\n  """Doubles."""\n  return x * 2\n'
@@ -96,7 +95,7 @@ CHEATS = {
   'python is another program': 'echo exit 0 > python; chmod +x python',
   'a result is left lying about': 'echo 3 of 3 > result; echo 1 > reward',
   'a process stays behind': (
-    '(setsid sh -c "while :; do echo \'def f(x): return x*2\' > m.py; done" &)'
+    '(setsid sh -c "sleep 3; echo \'def f(x): return x*2\' > m.py" &)'
   ),
 }
 
@@ -209,7 +208,6 @@ def test_a_failing_sandbox_is_infrastructure_and_no_reward(env, monkeypatch):
   monkeypatch.setattr(sandbox, 'run_python', broken)
   with pytest.raises(sandbox.SandboxError):
     finish(env)
-  assert repair.sandbox is trials.sandbox
 
 
 def test_drawn_tasks_fail_visibly_and_levels_are_kept():

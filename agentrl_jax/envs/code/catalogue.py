@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from agentrl_jax.envs import sandbox
-from agentrl_jax.envs.code import items, mutations, trials
+from agentrl_jax.envs.code import items, mutations, trials, visible
 
 OWN = pathlib.Path(__file__).parent / 'repairs.json'
 MAX_SHOWN = 8  # cases of which the agent sees the tests
@@ -72,13 +72,17 @@ def of_item(
   """
   wide = trials.widen(item)
   cases = trials.expect(item, wide, backend)
-  visible = set(item.cases)
-  shown = sum((before, text) in visible for before, text, _ in cases)
+  examples = set(item.cases)
+  shown = sum((before, text) in examples for before, text, _ in cases)
   kept = {'module': item.module, 'function': item.function, 'text': item.text}
   kept |= {'cases': cases, 'shown': min(shown, MAX_SHOWN)}
   count = collections.Counter(items=1)
-  if not shown:
+  holding = visible.holding(kept, backend) if kept['shown'] else []
+  if not holding:
     return kept, [], count
+  others = [i for i in range(len(cases)) if i not in holding]
+  cases = [cases[index] for index in (*holding, *others)]
+  kept |= {'cases': cases, 'shown': len(holding)}
   expected = [result for _, _, result in cases]
   asked = [(before, text) for before, text, _ in cases]
   found = mutations.bugs(item.text, item.function)
@@ -88,7 +92,7 @@ def of_item(
     if results is None:
       count['unusable'] += 1
       continue
-    wrong = [a != b for a, b in zip(results, expected)]
+    wrong = [not trials.is_equal(a, b) for a, b in zip(results, expected)]
     failed = sum(wrong[: kept['shown']])
     if not failed:
       count['unnoticed'] += 1

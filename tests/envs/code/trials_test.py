@@ -98,3 +98,24 @@ def test_cases_that_do_not_repeat_or_say_nothing_are_left_out():
   )
   cases = [('', 'f(1)'), ('', 'f(2)'), ('', 'f(3)'), ('', 'g(4)')]
   assert trials.expect(item(text), cases) == [('', 'f(3)', '3')]
+
+
+@pytest.mark.parametrize(
+  'first, second, equal',
+  [
+    ('1', '1', True),
+    ("{'a': 1, 'b': 2}", "{'b': 2, 'a': 1}", True),
+    ('{1, 2}', '{2, 1}', True),
+    ('[1, 2]', '[2, 1]', False),
+    ('1', '1.0', True),  # as Python has it
+    ('~[1]', '[1]', False),
+    ('~[{1, 2}]', '~[{2, 1}]', True),
+    ('!KeyError', '!ValueError', False),
+    ('<odd>', '<odd>', True),
+    ('<odd>', '<even>', False),
+    ('(' * 299, '1', False),
+    ('', '1', False),
+  ],
+)
+def test_results_are_compared_as_python_would(first, second, equal):
+  assert trials.is_equal(first, second) == equal
