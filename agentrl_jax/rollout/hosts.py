@@ -20,6 +20,7 @@ from agentrl_jax.rollout import collate, credit
 _SUMS = re.compile(
   r'stop/.*|rollout/(trajectories|sampled_tokens|tasks|varying_groups|'
   r'tokens_per_s)|train/rows|sampler/extend_tokens|host/sampler_(decode|extend).*'
+  r'|counterfactual/episodes'
 )
 _MAXIMA = re.compile(r'time/.*|host/.*rss_mb|host/cpu_s|doctor/.*')
 _MINIMA = re.compile(r'sampler/published_equal')

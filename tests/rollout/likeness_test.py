@@ -116,12 +116,29 @@ def test_common_prefix_by_halves():
     assert likeness._common(a, b) == size
 
 
-def test_a_batch_takes_less_than_a_second():
-  # 4 of 16 groups of 400 turns of 400 characters: a quarter of a second.
-  groups = [visited(seed) for seed in range(4)]
-  start = time.process_time()
-  for keys in groups:
-    clusters = likeness.Clusters(0.95)
-    for key in keys:
-      clusters.find(key)
-  assert time.process_time() - start < 0.25
+@pytest.mark.parametrize('threshold', [0.8, 0.95])
+def test_a_group_costs_as_much_as_few_questions(threshold):
+  """16 groups of 400 turns of 400 characters in less than a second.
+
+  On a machine with other work nothing takes as long as it should: two groups
+  may take as long as 300 ratios of difflib, which are 1 ms or less each.
+  """
+  groups = [visited(seed) for seed in range(2)]
+
+  def clustered():
+    for keys in groups:
+      clusters = likeness.Clusters(threshold)
+      for key in keys:
+        clusters.find(key)
+
+  def asked():
+    for a, b in zip(groups[0][:50], groups[1][:50]):
+      difflib.SequenceMatcher(None, a, b).ratio()
+
+  def seconds(work):
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+  few = min(seconds(asked) for _ in range(3))
+  assert min(seconds(clustered) for _ in range(3)) < 6 * few

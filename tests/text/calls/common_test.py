@@ -16,7 +16,7 @@ def test_only_json_is_read(text):
 
 
 def test_a_value_inside_a_text_ends_where_it_ends():
-  assert common.read_json('x \n{"a": [1]} y', 1) == ({'a': [1]}, 12)
+  assert common.read_json('x \n{"a": [1]} y', 1) == ({'a': [1]}, 13)
 
 
 @pytest.mark.parametrize(
