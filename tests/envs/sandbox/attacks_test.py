@@ -365,10 +365,13 @@ for pid in (os.getppid(), 1, {os.getpid()}, {server}):
 
 
 def test_proc(shell, public):
+  """Ways to the host's files, memory and settings through /proc."""
   result = shell(
     f'for p in 1 $PPID {os.getpid()}; do '
-    f'cat /proc/$p/root{public}/secret /proc/$p/cwd/setup.py /proc/$p/maps;'
-    'ls /proc/$p/fd /proc/$p/root; head -c 9 /proc/$p/mem; done 2>/dev/null;'
+    f'cat /proc/$p/root{public}/secret /proc/$p/cwd/setup.py; '
+    f'cat /proc/{os.getpid()}/fd/0;'
+    'head -c 9 /proc/$p/mem; done 2>/dev/null;'
+    f'ls -d /proc/{os.getpid()}/cwd/* 2>/dev/null;'
     '(echo c > /proc/sysrq-trigger; echo x > /proc/sys/kernel/hostname;'
     'echo -1000 > /proc/self/oom_score_adj) 2>/dev/null; echo end'
   )
