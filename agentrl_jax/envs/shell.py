@@ -70,16 +70,14 @@ class ShellEnv(scripted.ScriptedEnv):
     self._files: dict[str, str] = {}
 
   def step(self, action: types.Action) -> types.StepResult:
-    """Executes one turn; at its end, `info['measures']`."""
+    """Executes one turn; `info['measures']` is of the episode so far."""
     result = super().step(action)
-    info = {**result.info, **self._notes()}
-    if result.done:
-      contained = self._backend != 'plain'
-      if self._backend == 'auto':
-        contained = sandbox.choose().is_contained
-      measures = {'contained': float(contained)}
-      measures |= self._measures(result.reward > 0)
-      info['measures'] = measures
+    contained = self._backend != 'plain'
+    if self._backend == 'auto':
+      contained = sandbox.choose().is_contained
+    measures = {'contained': float(contained)}
+    measures |= self._measures(result.reward > 0)
+    info = {**result.info, **self._notes(), 'measures': measures}
     return dataclasses.replace(result, info=info)
 
   def state_key(self) -> str | None:
@@ -152,7 +150,7 @@ class ShellEnv(scripted.ScriptedEnv):
     return {}
 
   def _measures(self, success: bool) -> Mapping[str, float]:
-    """Numbers of an episode, at its end."""
+    """Numbers of an episode so far, which may be cut anywhere."""
     del success
     return {}
 

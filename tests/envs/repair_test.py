@@ -131,6 +131,12 @@ def test_recovery_is_success_after_an_edit_that_the_tests_refused():
   assert episode() is None
 
 
+def test_a_cut_episode_has_not_recovered(env):
+  do(env, 'write_file', path='m.py', content=TEXT.replace('*', '-'))
+  result = env.step(scripted.call('run_tests'))
+  assert result.info['measures']['recovery'] == 0.0
+
+
 def test_failing_tests_before_any_edit_are_no_failed_edit(env):
   do(env, 'run_tests')
   do(env, 'write_file', path='m.py', content=TEXT)

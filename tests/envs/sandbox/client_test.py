@@ -1,5 +1,6 @@
 """A command is a function of text; a dead server is an error, then another."""
 
+import contextlib
 import os
 import pathlib
 import signal
@@ -114,22 +115,44 @@ def test_close_leaves_nothing(backend):
   assert not base.exists()
 
 
-def test_a_killed_run_leaves_no_server():
+def running(line):
+  """Processes of this machine with that command line."""
+  found = []
+  for path in pathlib.Path('/proc').glob('[0-9]*/cmdline'):
+    with contextlib.suppress(OSError):
+      if path.read_text().replace('\0', ' ').strip() == line:
+        found.append(path)
+  return found
+
+
+def wait_until(condition, seconds=20.0):
+  until = time.monotonic() + seconds
+  while not condition() and time.monotonic() < until:
+    time.sleep(0.02)
+  assert condition()
+
+
+def test_a_killed_run_leaves_no_server_and_no_command(backend):
+  line = f'sleep 7{os.getpid()}'
   program = (
-    'import os, signal\n'
+    'import threading, time\n'
     'from agentrl_jax.envs import sandbox\n'
     'from agentrl_jax.envs.sandbox import client\n'
-    f'server = client.server({BACKENDS[0]!r})\n'
+    f'server = client.server({backend!r})\n'
+    f'call = lambda: sandbox.run({line!r}, backend={backend!r})\n'
+    'threading.Thread(target=call, daemon=True).start()\n'
     'print(server._process.pid, server._base, flush=True)\n'
-    'os.kill(os.getpid(), signal.SIGKILL)\n'
+    'time.sleep(99)\n'
   )
-  run = subprocess.run([sys.executable, '-c', program], capture_output=True)
-  pid, base = run.stdout.decode().split()
-  until = time.monotonic() + 20.0
+  with subprocess.Popen(
+    [sys.executable, '-c', program], stdout=subprocess.PIPE
+  ) as run:
+    pid, base = run.stdout.readline().decode().split()
+    wait_until(lambda: running(line))
+    run.kill()
   left = [pathlib.Path(base), pathlib.Path('/proc', pid, 'exe')]
-  while any(map(os.path.lexists, left)) and time.monotonic() < until:
-    time.sleep(0.02)
-  assert not [path for path in left if os.path.lexists(path)]
+  wait_until(lambda: not running(line))
+  wait_until(lambda: not any(map(os.path.lexists, left)))
 
 
 def test_the_plain_backend_is_never_chosen_silently(monkeypatch):
