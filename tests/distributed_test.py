@@ -5,15 +5,17 @@ import json
 import math
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
+import time
 
 import jax
 import numpy as np
 import pytest
 
-from agentrl_jax import distributed, sharding
+from agentrl_jax import distributed, sharding, supervisor
 from agentrl_jax.learner import estimate
 
 TESTS = pathlib.Path(__file__).parent
@@ -127,6 +129,39 @@ def test_metrics_are_of_all_hosts(both):
 def test_what_differs_between_hosts_is_named_everywhere(both):
   for process in both:
     assert 'process 1 has another config than process 0' in process['unlike']
+
+
+@pytest.mark.parametrize('victim', [1, pytest.param(0, marks=pytest.mark.slow)])
+def test_a_lost_process_is_told_of_within_a_minute(victim, tmp_path):
+  (tmp_path / 'checkpoints' / '4').mkdir(parents=True)
+  where = f'localhost:{free_port()}'
+  processes = [
+    subprocess.Popen(
+      [sys.executable, str(TESTS / 'lost_process.py'), where, str(i), tmp_path],
+      env={**os.environ, 'JAX_PLATFORMS': 'cpu'},
+      stdout=subprocess.PIPE,
+      stderr=subprocess.PIPE,
+      text=True,
+    )
+    for i in range(2)
+  ]
+  workers = [int(number_in(p.stdout)) for p in processes]
+  os.kill(workers[victim], signal.SIGKILL)
+  killed = time.monotonic()
+  said = [p.communicate(timeout=60)[1] for p in processes]
+  assert time.monotonic() - killed < 60
+  for i, (process, errors) in enumerate(zip(processes, said)):
+    assert process.returncode == supervisor.TRY_AGAIN
+    line = errors.splitlines()[-1]
+    why = 'was killed by SIGKILL' if i == victim else 'lost '
+    assert line.startswith(f'process {i} of 2 on ') and why in line, line
+    assert 'last checkpoint: iteration 4 in ' in line
+    assert 'start the same command again on every host' in line
+
+
+def number_in(lines):
+  """The first line that is a number: Gloo talks as well."""
+  return next(line for line in lines if line.strip().isdigit())
 
 
 def test_one_process_needs_nobody():

@@ -34,7 +34,6 @@ SETS = (
   '--config.train.rows=8',
   '--config.sft.rows=8',
   '--config.sft.steps=20',
-  '--config.sampler.slots=4',
   '--config.distributed.num_processes=2',
 )
 
@@ -177,7 +176,7 @@ def test_a_run_goes_on_with_one_host_when_the_config_says_so(whole):
   spec = importlib.util.spec_from_file_location('kill_drill', drill_path)
   drill = importlib.util.module_from_spec(spec)
   spec.loader.exec_module(drill)
-  command = [sys.executable, str(LAUNCH), *SETS[:2], *SETS[4:8]]
+  command = [sys.executable, str(LAUNCH), *SETS[:2], *SETS[4:7]]
   command += [f'--workdir={home / "run"}']
 
   def run(*more):
