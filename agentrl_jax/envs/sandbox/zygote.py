@@ -30,7 +30,12 @@ _WARM = (
   *('random', 're', 'statistics', 'string', 'textwrap', 'typing', 'linecache'),
 )
 _SPARES = 2  # supervisors that are ready
-_UIDS = 4096  # users that one server takes turns with
+USERS = 256  # that one server takes turns with, as root
+
+
+def first_user(pid: int) -> int:
+  """The lowest of a server's users, which no other server has."""
+  return (1 << 20) + pid * USERS
 
 
 def serve(control: int, base: str, backend: str) -> None:
@@ -52,7 +57,7 @@ def serve(control: int, base: str, backend: str) -> None:
   signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the client's affair
   spot = os.path.join(base, 'root')
   os.mkdir(spot)
-  first = (1 << 20) + os.getpid() % 1000 * _UIDS
+  first = first_user(os.getpid())
   taken, took = os.pipe()
   poll = select.poll()
   poll.register(control, select.POLLRDHUP)
@@ -64,7 +69,7 @@ def serve(control: int, base: str, backend: str) -> None:
       if not os.fork():
         try:
           os.close(taken)
-          uid = first + number % _UIDS if os.geteuid() == 0 else None
+          uid = first + number % USERS if os.geteuid() == 0 else None
           _wait(control, took, spot, uid, backend)
         finally:
           os._exit(0)

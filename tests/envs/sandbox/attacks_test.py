@@ -73,13 +73,13 @@ def public():
 def left_over(backend):
   """Processes of commands that still run, wherever they hang by now."""
   server = client.server(backend)._process.pid
-  first = (1 << 20) + server % 1000 * zygote._UIDS  # users of its commands
+  first = zygote.first_user(server)
   below = kernel.descendants(server)
   found = []
   for pid in map(int, filter(str.isdigit, os.listdir('/proc'))):
     with contextlib.suppress(OSError):
       at = pathlib.Path(f'/proc/{pid}')
-      if pid in below or first <= at.stat().st_uid < first + zygote._UIDS:
+      if pid in below or first <= at.stat().st_uid < first + zygote.USERS:
         line = (at / 'cmdline').read_text()
         if 'zygote' not in line:  # spare supervisors are forks of the server
           found.append(line.split('\0')[:3])
