@@ -48,6 +48,34 @@ def test_mesh_that_does_not_fit_is_refused():
     sharding.make_mesh(dict(data=1, fsdp=3, tensor=1), jax.devices()[:1])
 
 
+@pytest.mark.parametrize(
+  'sizes, num_hosts, expected',
+  [
+    ((2, 4, 1, 1), 2, [2, 1, 1, 1]),
+    ((1, 8, 1, 1), 2, [1, 2, 1, 1]),
+    ((2, 4, 2, 1), 4, [2, 2, 1, 1]),
+    ((6, 1, 4, 1), 3, [3, 1, 1, 1]),
+  ],
+)
+def test_data_then_fsdp_goes_over_hosts(sizes, num_hosts, expected):
+  assert sharding._over_hosts(sizes, num_hosts) == expected
+
+
+@pytest.mark.parametrize('sizes', [(1, 1, 8, 1), (1, 1, 1, 8), (3, 1, 2, 1)])
+def test_tensor_and_expert_stay_within_a_host(sizes):
+  with pytest.raises(ValueError, match='over 2 hosts: data x fsdp must be a'):
+    sharding._over_hosts(sizes, 2)
+
+
+def test_a_sampler_has_whole_weights_but_for_tensor():
+  axes, shape = ('layers', 'embed', 'heads', None), (3, 8, 4, 3)
+  spec = sharding.spec(axes, shape, MESH, sharding.SAMPLER_RULES)
+  assert spec == PartitionSpec(None, None, 'tensor', None)
+  # Where rows are is the same for both.
+  rules = (sharding.RULES, sharding.SAMPLER_RULES)
+  assert len({sharding.spec(('rows',), (16,), MESH, r) for r in rules}) == 1
+
+
 PROGRAM = pathlib.Path(__file__).parent / 'eight_devices.py'
 
 
