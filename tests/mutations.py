@@ -26,7 +26,9 @@ from concurrent import futures
 from mutants import TABLE
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-TIMEOUT_S = 300  # a mutant that never ends is noticed, too
+# A mutant that never ends is noticed, too: after this, or after three times
+# what all the tests take without a fault.
+TIMEOUT_S = 300
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,8 +78,15 @@ def copy(source: pathlib.Path, root: pathlib.Path) -> None:
   shutil.copy(source / '.pytest.ini', root)
 
 
-def passes(root: pathlib.Path, tests: Sequence[str]) -> bool:
+def passes(
+  root: pathlib.Path, tests: Sequence[str], limit_s: float | None
+) -> bool:
   """Runs the tests against the package in `root`.
+
+  Args:
+    root: of a copy.
+    tests: files below tests/.
+    limit_s: seconds after which they count as failed; None = none.
 
   Raises:
     RuntimeError: pytest itself failed (no tests, an import error).
@@ -97,7 +106,7 @@ def passes(root: pathlib.Path, tests: Sequence[str]) -> bool:
       env=environment,
       capture_output=True,
       text=True,
-      timeout=TIMEOUT_S,
+      timeout=limit_s,
     )
   except subprocess.TimeoutExpired:
     return False
@@ -106,26 +115,26 @@ def passes(root: pathlib.Path, tests: Sequence[str]) -> bool:
   return done.returncode == 0
 
 
-def lives(mutant: Mutant, source: pathlib.Path) -> bool:
+def lives(mutant: Mutant, source: pathlib.Path, limit_s: float) -> bool:
   """Whether no test notices the fault, planted in a copy of `source`."""
   with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
     copy(source, root)
     mutant.apply(root)
-    return passes(root, mutant.tests)
+    return passes(root, mutant.tests, limit_s)
 
 
-def judge(mutant: Mutant, source: pathlib.Path) -> str:
+def judge(mutant: Mutant, source: pathlib.Path, limit_s: float) -> str:
   """Returns 'dead', 'LIVES', or why it cannot be said."""
   try:
-    return 'LIVES' if lives(mutant, source) else 'dead'
+    return 'LIVES' if lives(mutant, source, limit_s) else 'dead'
   except (RuntimeError, SyntaxError, ValueError) as error:
     return f'UNCLEAR ({error})'
 
 
 def healthy(chosen: Sequence[Mutant], source: pathlib.Path) -> bool:
   """Whether the tests pass without a fault: else they would notice anything."""
-  return passes(source, sorted({t for m in chosen for t in m.tests}))
+  return passes(source, sorted({t for m in chosen for t in m.tests}), None)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -157,14 +166,16 @@ def run(
   chosen: Mapping[int, Mutant], source: pathlib.Path, num_jobs: int
 ) -> int:
   """Runs numbered mutants of a tree, side by side; returns the exit status."""
+  begin = time.monotonic()
   if not healthy(list(chosen.values()), source):
     print('the tests fail without any mutant: mend that first')
     return 1
+  limit_s = max(TIMEOUT_S, 3 * (time.monotonic() - begin))
   num_dead = 0
 
   def judged(item):
     start = time.monotonic()
-    return *item, judge(item[1], source), time.monotonic() - start
+    return *item, judge(item[1], source, limit_s), time.monotonic() - start
 
   with futures.ThreadPoolExecutor(num_jobs) as pool:
     for number, mutant, word, seconds in pool.map(judged, chosen.items()):

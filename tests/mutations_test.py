@@ -76,7 +76,7 @@ def test_a_text_that_does_not_stand_once_is_refused(tmp_path, text, count):
 def test_a_survivor_fails_the_run_and_is_named(monkeypatch, capsys, alive):
   monkeypatch.setattr(mutations, 'healthy', lambda *_: True)
   monkeypatch.setattr(
-    mutations, 'lives', lambda m, _: alive and m == MUTANTS[3]
+    mutations, 'lives', lambda m, *_: alive and m == MUTANTS[3]
   )
   assert mutations.main([]) == alive
   printed = capsys.readouterr().out.splitlines()
@@ -134,11 +134,11 @@ def test_a_fault_is_planted_in_a_copy_of_the_tree_that_was_copied(
   monkeypatch.setattr(
     mutations,
     'passes',
-    lambda root, tests: seen.append(
+    lambda root, *_: seen.append(
       (root / 'agentrl_jax' / mutant.file).read_text()
     ),
   )
-  assert not mutations.lives(mutant, tmp_path)
+  assert not mutations.lives(mutant, tmp_path, 60)
   assert seen == [f'x = """{mutant.fault}"""']
   assert mutant.text in path.read_text()  # for the next one
 
