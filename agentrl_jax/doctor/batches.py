@@ -21,11 +21,21 @@ _RUBBISH = 37.0
 
 
 def join(batches: Sequence[TokenBatch]) -> dict[str, np.ndarray]:
-  """Returns the fields of an update's microbatches, rows below each other."""
-  fields = batches[0].keys()
+  """Returns the fields of an update's microbatches, rows below each other.
+
+  Shorter rows are filled up with zeros, which are in no segment.
+  """
+  length = max(batch.tokens.shape[1] for batch in batches)
+
+  def filled(x):
+    x = np.asarray(x)
+    rest = [(0, 0), (0, length - x.shape[1])] + [(0, 0)] * (x.ndim - 2)
+    return np.pad(x, rest)
+
   return {
-    name: np.concatenate([np.asarray(batch[name]) for batch in batches])
-    for name in fields
+    name: np.concatenate([filled(batch[name]) for batch in batches])
+    for name in batches[0]
+    if batches[0][name] is not None
   }
 
 

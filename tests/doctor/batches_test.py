@@ -42,6 +42,27 @@ def test_sound_arrays_pass():
     assert finding.status is GOOD, finding
 
 
+def test_rows_of_several_lengths_pass():
+  played = [*TRAJECTORIES, made.append_only([9])]
+  credit = np.array([*CREDIT, [2.0, 0.0]], np.float32)
+  batch = collate.token_rows(
+    played, credit, [0, 1, 2], row_length=16, num_rows=1, shorter=(8,)
+  )
+  batch = collate.with_weights(
+    batch, weighting='trajectory', num_trajectories=3
+  )
+  pieces = collate.cuts(batch, 1, (8,))
+  assert pieces == [16, 8]
+  whole = [batches.join(collate.microbatches(batch, 1, pieces))]
+  assert whole[0]['tokens'].shape == (3, 16)
+  for finding in (
+    batches.mask(whole, played),
+    batches.rows(whole, played, credit),
+    batches.weights(whole, 'trajectory'),
+  ):
+    assert finding.status is GOOD, finding
+
+
 def test_a_turn_without_a_trained_token():
   def drop(mask):
     mask[0, 6:8] = False  # the second turn of the first trajectory
