@@ -251,6 +251,7 @@ def _learning_fields():
     doctor=dict(
       every=0,  # iterations between examinations; 0 = the first one only
       strict='wrong',  # none | wrong | all: which failed checks stop the run
+      ratio=1e-4,  # worst |ratio - 1| at first, float32; > 0, deep models more
     ),
     watch=_watch_fields(),
     log=dict(

@@ -155,6 +155,7 @@ _POSITIVE = {
   'rollout.failure_limit': 1.0,
   'env.deadline_s': math.inf,
   'advantage.similarity': 1.0,
+  'doctor.ratio': math.inf,
   'lora.alpha': math.inf,
   'model.rope_theta': math.inf,
   'model.norm_epsilon': 1.0,

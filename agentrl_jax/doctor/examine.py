@@ -13,9 +13,9 @@ from agentrl_jax.doctor import batches, findings, listener, records
 from agentrl_jax.doctor.findings import Finding
 from agentrl_jax.text import templates
 
-# By dtype: bounds of the worst |ratio - 1| (None = not asked, a mean of the
-# gap is), and of the mean |log-prob difference|.
-_BOUNDS = {'float32': (1e-4, 2e-5), 'bfloat16': (None, 2e-2)}
+# By dtype: bound of the mean |log-prob difference|. In float32 the worst
+# |ratio - 1| has one as well, `config.doctor.ratio`.
+_GAPS = {'float32': 2e-5, 'bfloat16': 2e-2}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,7 +89,8 @@ class Doctor:
     Raises:
       findings.Unsound: `config.doctor.strict` says to stop here.
     """
-    found = handover(evidence.row, self._dtype)
+    bound = self._config.doctor.ratio
+    found = handover(evidence.row, self._dtype, bound)
     if self.due(evidence.iteration):
       found += examine(self._config, self._language, evidence, self._dtype)
       found.append(self._fresh_keys(evidence))
@@ -114,8 +115,16 @@ class Doctor:
     return finding
 
 
-def handover(row: Mapping[str, float], dtype: str) -> list[Finding]:
-  """Checks that need nothing but a metrics row: published, ratio, gap."""
+def handover(
+  row: Mapping[str, float], dtype: str, ratio: float
+) -> list[Finding]:
+  """Checks that need nothing but a metrics row: published, ratio, gap.
+
+  Args:
+    row: of an iteration.
+    dtype: of the policy.
+    ratio: bound of the worst |ratio - 1|, asked in float32 only.
+  """
   out = []
   equal = row.get('sampler/published_equal')
   if equal is not None:
@@ -129,10 +138,10 @@ def handover(row: Mapping[str, float], dtype: str) -> list[Finding]:
   if worst is None or gap is None:
     why = 'no update was done'
     return out + [findings.skipped(check, why) for check in ('ratio', 'gap')]
-  worst_bound, gap_bound = _BOUNDS.get(dtype, _BOUNDS['bfloat16'])
+  gap_bound = _GAPS.get(dtype, _GAPS['bfloat16'])
   text = f'worst |ratio - 1| {worst:.2g}, mean |log-prob gap| {gap:.2g}'
-  bound = gap_bound if worst_bound is None else worst_bound
-  off = gap if worst_bound is None else worst
+  exact = dtype == 'float32'
+  off, bound = (worst, ratio) if exact else (gap, gap_bound)
   return [
     *out,
     _below('ratio', off, bound, text),
@@ -191,7 +200,7 @@ def _sums(config, updates, evidence, dtype) -> list[Finding]:
       updates[0] if updates else None,
       config.loss.name,
       evidence.row.get('loss/policy_first'),
-      1e-3 if dtype == 'float32' else 2 * _BOUNDS['bfloat16'][1],
+      1e-3 if dtype == 'float32' else 2 * _GAPS['bfloat16'],
     ),
   ]
 

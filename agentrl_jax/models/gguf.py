@@ -6,7 +6,6 @@ change the mathematics and is not supported is an error.
 """
 
 import dataclasses
-import importlib.util
 import math
 import pathlib
 from collections.abc import Iterator, Mapping
@@ -82,31 +81,13 @@ _CHECKED = (
 )
 
 
-def find(name: str) -> pathlib.Path:
-  """Returns the file that is meant: a path, or 'PACKAGE:FILE' of a package.
-
-  Raises:
-    ValueError: no such file or package.
-  """
-  package, colon, file = name.partition(':')
-  path = pathlib.Path(name)
-  if colon and not path.exists():
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    if spec is None or spec.origin is None:
-      raise ValueError(f'{name}: no package {package!r}; install it first')
-    path = pathlib.Path(spec.origin).parent / file
-  if not path.is_file():
-    raise ValueError(f'{path}: no such file; give a GGUF file or PACKAGE:FILE')
-  return path
-
-
 def load(
   path: str | pathlib.Path, *, dtype: Any = 'float32', shardings: Any = None
 ) -> tuple[ModelConfig, dict, gguf_tokenizer.TokenizerSpec]:
   """Reads a model file.
 
   Args:
-    path: of the file, or 'PACKAGE:FILE'.
+    path: of the file.
     dtype: of weights and activations; quantised tensors become that.
     shardings: tree like the parameters; None = the default device.
 
@@ -118,7 +99,6 @@ def load(
     ValueError: the package `gguf` is not there; metadata or a tensor is
       missing, unsupported or misshapen.
   """
-  path = find(str(path))
   reader = _open(path)
   metadata = _metadata(reader)
   tensors = {tensor.name: tensor for tensor in reader.tensors}
@@ -145,7 +125,6 @@ def describe(
   Raises:
     ValueError: as `load`.
   """
-  path = find(str(path))
   reader = _open(path)
   names = {tensor.name for tensor in reader.tensors}
   return _described(_metadata(reader), names, path)
@@ -239,7 +218,9 @@ def _is_set(name: str, value: Any) -> bool:
   return bool(value)
 
 
-def _open(path: pathlib.Path):
+def _open(path: str | pathlib.Path):
+  if not pathlib.Path(path).is_file():
+    raise ValueError(f'{path}: no such file; give a GGUF file')
   try:
     import gguf
   except ImportError as e:

@@ -11,13 +11,13 @@ made = tiny_run.made
 GOOD, BAD = findings.Status.OK, findings.Status.FAILED
 
 
-def handover(worst, gap, dtype):
+def handover(worst, gap, dtype, bound=1e-4):
   row = {
     'sampler/published_equal': 1.0,
     'policy/first_ratio_deviation': worst,
     'sampler/logprob_gap': gap,
   }
-  return {f.check: f.status for f in examine.handover(row, dtype)}
+  return {f.check: f.status for f in examine.handover(row, dtype, bound)}
 
 
 @pytest.mark.parametrize(
@@ -34,9 +34,30 @@ def test_bounds_of_the_ratio(worst, gap, dtype, ratio):
   assert handover(worst, gap, dtype)['ratio'] is ratio
 
 
+def test_a_deep_model_may_round_more():
+  assert handover(2e-4, 1e-6, 'float32', 1e-3)['ratio'] is GOOD
+  assert handover(2e-3, 1e-6, 'float32', 1e-3)['ratio'] is BAD
+  assert handover(2e-3, 1e-6, 'bfloat16', 1e-4)['ratio'] is GOOD
+
+
+@pytest.mark.parametrize('ratio, failed', (('1e-4', 1), ('1e-3', 0)))
+def test_the_config_says_how_much(ratio, failed):
+  config = tiny_run.config(
+    **{'doctor.every': '0', 'doctor.strict': 'none', 'doctor.ratio': ratio}
+  )
+  doctor = examine.Doctor(config, None, 'float32', lambda text: None)
+  doctor._first = False  # numbers only
+  row = {'policy/first_ratio_deviation': 2e-4, 'sampler/logprob_gap': 1e-6}
+  evidence = examine.Evidence(
+    iteration=3, trajectories=(), turns=None, updates=(), row=row, version=3,
+    credit=None, estimator=None, heard=None,
+  )  # fmt: skip
+  assert doctor.examine(evidence)['doctor/failed'] == failed
+
+
 def test_without_an_update_there_is_no_ratio():
   row = {'sampler/published_equal': 0.0}
-  found = {f.check: f.status for f in examine.handover(row, 'float32')}
+  found = {f.check: f.status for f in examine.handover(row, 'float32', 1e-4)}
   assert found['published'] is BAD
   assert found['ratio'] is findings.Status.NOT_APPLICABLE
 

@@ -290,19 +290,8 @@ def test_families_tensors_and_files_that_are_refused(tmp_path):
   (tmp_path / 'text.gguf').write_text('no model ' * 9)
   with pytest.raises(ValueError, match=r'text.gguf: no GGUF file'):
     gguf.load(tmp_path / 'text.gguf')
-
-
-def test_a_file_is_named_by_path_or_package(tmp_path):
-  path = tmp_path / 'model.gguf'
-  path.write_text('')
-  assert gguf.find(str(path)) == path
-  assert gguf.find('agentrl_jax:__init__.py').name == '__init__.py'
-  with pytest.raises(ValueError, match="no package 'no_such_package'"):
-    gguf.find('no_such_package:a.gguf')
-  with pytest.raises(ValueError, match='no such file; give a GGUF file'):
-    gguf.find('agentrl_jax:a.gguf')
-  with pytest.raises(ValueError, match='no such file; give a GGUF file'):
-    gguf.find(str(tmp_path / 'b.gguf'))
+  with pytest.raises(ValueError, match='b.gguf: no such file; give a GGUF'):
+    gguf.describe(tmp_path / 'b.gguf')
 
 
 def test_tokenizer_reads_and_writes_text(tmp_path):
