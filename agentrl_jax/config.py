@@ -85,43 +85,47 @@ def _world_fields():
   )
 
 
+def _model_fields():
+  return dict(
+    num_layers=3,  # decoder blocks
+    d_model=128,  # residual width
+    num_heads=4,  # query heads
+    num_kv_heads=2,  # divides num_heads
+    head_dim=32,  # even
+    d_ff=320,  # width of the feed-forward, unused with experts
+    activation='silu',  # silu | gelu_tanh: of its gate
+    num_experts=0,  # of a feed-forward; 0 = one that all tokens use
+    experts_per_token=0,  # 1..num_experts, where there are experts
+    d_expert=0,  # width of an expert, where there are experts
+    norm_topk=True,  # the weights of a token's experts add up to 1
+    balance_coef=0.001,  # of the load-balance loss, >= 0
+    expert_compute='auto',  # auto | dense | grouped | ragged: same results
+    rope_theta=1e4,  # rotary base
+    norm_epsilon=1e-6,  # RMSNorm
+    qk_norm=True,  # RMSNorm on queries and keys
+    qkv_bias=False,  # on queries, keys and values
+    post_norms=False,  # RMSNorm behind attention and feed-forward too
+    centered_norms=False,  # norms scale by 1 + weight
+    scale_embeddings=False,  # by the root of d_model
+    query_scalar=0.0,  # scores are divided by its root; 0 = head_dim
+    sliding_window=0,  # tokens that a sliding layer sees; 0 = all
+    sliding_layers=(),  # which layers slide, repeated, bools; () = all
+    rope_local_theta=0.0,  # rotary base of sliding layers; 0 = rope_theta
+    tie_embeddings=False,  # one matrix for input and output
+    embedding_std=0.5,  # at initialisation
+    attention='auto',  # auto | xla | dot_product | cudnn | splash
+    remat='none',  # none | block | dots: recomputed in the backward pass
+    scan_unroll=3,  # layers of one step of the learner's scan
+    dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
+    # To begin with, and their shape: a Hugging Face directory, a GGUF file,
+    # or 'PACKAGE:NAME' of one in a package; '' = drawn by the seed.
+    weights='',
+  )
+
+
 def _policy_fields():
   return dict(
-    model=dict(
-      num_layers=3,  # decoder blocks
-      d_model=128,  # residual width
-      num_heads=4,  # query heads
-      num_kv_heads=2,  # divides num_heads
-      head_dim=32,  # even
-      d_ff=320,  # width of the feed-forward, unused with experts
-      activation='silu',  # silu | gelu_tanh: of its gate
-      num_experts=0,  # of a feed-forward; 0 = one that all tokens use
-      experts_per_token=0,  # 1..num_experts, where there are experts
-      d_expert=0,  # width of an expert, where there are experts
-      norm_topk=True,  # the weights of a token's experts add up to 1
-      balance_coef=0.001,  # of the load-balance loss, >= 0
-      expert_compute='auto',  # auto | dense | grouped | ragged: same results
-      rope_theta=1e4,  # rotary base
-      norm_epsilon=1e-6,  # RMSNorm
-      qk_norm=True,  # RMSNorm on queries and keys
-      qkv_bias=False,  # on queries, keys and values
-      post_norms=False,  # RMSNorm behind attention and feed-forward too
-      centered_norms=False,  # norms scale by 1 + weight
-      scale_embeddings=False,  # by the root of d_model
-      query_scalar=0.0,  # scores are divided by its root; 0 = head_dim
-      sliding_window=0,  # tokens that a sliding layer sees; 0 = all
-      sliding_layers=(),  # which layers slide, repeated, bools; () = all
-      rope_local_theta=0.0,  # rotary base of sliding layers; 0 = rope_theta
-      tie_embeddings=False,  # one matrix for input and output
-      embedding_std=0.5,  # at initialisation
-      attention='auto',  # auto | xla | dot_product | cudnn | splash
-      remat='none',  # none | block | dots: recomputed in the backward pass
-      scan_unroll=3,  # layers of one step of the learner's scan
-      dtype='auto',  # auto | float32 | bfloat16; auto: float32 on CPU
-      # To begin with, and their shape: a Hugging Face directory, a GGUF file,
-      # or 'PACKAGE:NAME' of one in a package; '' = drawn by the seed.
-      weights='',
-    ),
+    model=_model_fields(),
     lora=dict(
       rank=0,  # of adapters, the base being frozen; 0 = none, all is trained
       alpha=16.0,  # they count alpha / rank times, > 0
@@ -193,25 +197,29 @@ def _loss_fields():
   )
 
 
+def _advantage_fields():
+  return dict(
+    # A name in ESTIMATORS (credit by turn) or TOKEN_ESTIMATORS (by token), or
+    # 'package.module:Name' (by turn).
+    estimator='gigpo',
+    options=ml_collections.ConfigDict(),  # its keyword arguments
+    history_levels=1,  # anchors looked back on (hgpo's L)
+    invalid_penalty=0.0,  # subtracted from a malformed turn's return
+    anchors='exact',  # exact | similarity | turn_index, shuffled (placebos)
+    similarity=0.9,  # difflib ratio of states that are one, (0, 1]
+    kl_in_reward=0.0,  # of the k1 to the reference, off each token's reward
+    bootstrap='none',  # none | limit: value after a cut episode's last token
+    whiten=False,  # to mean 0, std 1 over the trained turns or tokens
+    continuations=4,  # vineppo: played from a state, >= 1
+    valued_turns=0,  # vineppo: states of a trajectory; 0 = all of them
+  )
+
+
 def _learning_fields():
   return dict(
     rewards=(('outcome', 1.0),),  # (name, weight[, options]) parts, added
     audit_reward='',  # a name in REWARDS that judges, never trains; '' = none
-    advantage=dict(
-      # A name in ESTIMATORS (credit by turn) or TOKEN_ESTIMATORS (by token), or
-      # 'package.module:Name' (by turn).
-      estimator='gigpo',
-      options=ml_collections.ConfigDict(),  # its keyword arguments
-      history_levels=1,  # anchors looked back on (hgpo's L)
-      invalid_penalty=0.0,  # subtracted from a malformed turn's return
-      anchors='exact',  # exact | similarity | turn_index, shuffled (placebos)
-      similarity=0.9,  # difflib ratio of states that are one, (0, 1]
-      kl_in_reward=0.0,  # of the k1 to the reference, off each token's reward
-      bootstrap='none',  # none | limit: value after a cut episode's last token
-      whiten=False,  # to mean 0, std 1 over the trained turns or tokens
-      continuations=4,  # vineppo: played from a state, >= 1
-      valued_turns=0,  # vineppo: states of a trajectory; 0 = all of them
-    ),
+    advantage=_advantage_fields(),
     loss=_loss_fields(),
     train=dict(
       iterations=30,  # collect-to-update cycles

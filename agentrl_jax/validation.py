@@ -197,7 +197,7 @@ def faults(
     if ':' not in str(flat[field]) and flat[field] not in names:
       out.append(_choice(field, flat[field], names))
   out += _relations(config) + _watch_faults(config) + _learning_faults(config)
-  out += _expert_faults(config.model)
+  out += _layer_faults(config.model)
   out += _mesh_faults(config, num_devices)
   return out + _host_faults(config, num_hosts)
 
@@ -256,12 +256,6 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     f'config.model.head_dim={c.model.head_dim}: must be even (rotary pairs)',
   )
   check(
-    len(c.model.sliding_layers) <= max(c.model.num_layers, 0)
-    and all(isinstance(slides, bool) for slides in c.model.sliding_layers),
-    f'config.model.sliding_layers={c.model.sliding_layers}: true or false for '
-    'each of the layers, or for the first of them (it is repeated)',
-  )
-  check(
     c.rollout.max_context % 64 == 0,
     f'config.rollout.max_context={c.rollout.max_context}: must be a multiple '
     'of 64',
@@ -303,15 +297,24 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
   return faults
 
 
-def _expert_faults(c: ml_collections.ConfigDict) -> list[str]:
+def _layer_faults(c: ml_collections.ConfigDict) -> list[str]:
+  """Faults of `config.model` about its layers and experts."""
+  faults = []
+  if len(c.sliding_layers) > max(c.num_layers, 0) or not all(
+    isinstance(slides, bool) for slides in c.sliding_layers
+  ):
+    faults.append(
+      f'config.model.sliding_layers={c.sliding_layers}: true or false for '
+      'each of the layers, or for the first of them (it is repeated)'
+    )
   given = c.num_experts, c.experts_per_token, c.d_expert
-  if given == (0, 0, 0) or (1 <= given[1] <= given[0] and given[2] >= 1):
-    return []
-  return [
-    'config.model: (num_experts, experts_per_token, d_expert)='
-    f'{given}: experts_per_token must be in 1..num_experts and d_expert >= 1, '
-    'or all three 0 (a decoder without experts)'
-  ]
+  if given != (0, 0, 0) and not (1 <= given[1] <= given[0] and given[2] >= 1):
+    faults.append(
+      'config.model: (num_experts, experts_per_token, d_expert)='
+      f'{given}: experts_per_token must be in 1..num_experts and d_expert >= '
+      '1, or all three 0 (a decoder without experts)'
+    )
+  return faults
 
 
 def _watch_faults(c: ml_collections.ConfigDict) -> list[str]:

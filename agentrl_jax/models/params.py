@@ -7,6 +7,7 @@ shardings and abstract trees for restoring are `tree.map`s over the same table.
 import dataclasses
 import math
 import zlib
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -31,7 +32,7 @@ def describe(config: ModelConfig | Policy) -> dict:
   if isinstance(config, Policy):
     return _foreign(config)
   c = config
-  n, d, f = c.num_layers, c.d_model, c.d_ff
+  n, d = c.num_layers, c.d_model
   h, k, e = c.num_heads, c.num_kv_heads, c.head_dim
   down = 1 / math.sqrt(2 * n)  # residual branches add up over depth
 
@@ -53,20 +54,7 @@ def describe(config: ModelConfig | Policy) -> dict:
     'o': block((h, e, d), ('heads', None, 'embed'), h * e, down),
     'mlp_norm': norm(d),
   }
-  if c.num_experts:
-    n_e, f = c.num_experts, c.d_expert
-    layers |= {
-      'router': block((d, n_e), ('embed', None), d),
-      'expert_gate': block((n_e, d, f), ('experts', 'embed', 'mlp'), d),
-      'expert_up': block((n_e, d, f), ('experts', 'embed', 'mlp'), d),
-      'expert_down': block((n_e, f, d), ('experts', 'mlp', 'embed'), f, down),
-    }
-  else:
-    layers |= {
-      'gate': block((d, f), ('embed', 'mlp'), d),
-      'up': block((d, f), ('embed', 'mlp'), d),
-      'down': block((f, d), ('mlp', 'embed'), f, down),
-    }
+  layers |= _feed_forward(c, block, down)
   if c.qk_norm:
     layers |= {'q_norm': norm(e), 'k_norm': norm(e)}
   if c.post_norms:
@@ -90,6 +78,23 @@ def describe(config: ModelConfig | Policy) -> dict:
     std = 1 / math.sqrt(d)
     tree['head'] = Weight((d, c.vocab_size), ('embed', 'vocab'), std)
   return tree | _value_head(c)
+
+
+def _feed_forward(config: ModelConfig, block: Callable, down: float) -> dict:
+  d, f, e = config.d_model, config.d_ff, config.num_experts
+  if not e:
+    return {
+      'gate': block((d, f), ('embed', 'mlp'), d),
+      'up': block((d, f), ('embed', 'mlp'), d),
+      'down': block((f, d), ('mlp', 'embed'), f, down),
+    }
+  f = config.d_expert
+  return {
+    'router': block((d, e), ('embed', None), d),
+    'expert_gate': block((e, d, f), ('experts', 'embed', 'mlp'), d),
+    'expert_up': block((e, d, f), ('experts', 'embed', 'mlp'), d),
+    'expert_down': block((e, f, d), ('experts', 'mlp', 'embed'), f, down),
+  }
 
 
 def _value_head(config: ModelConfig | Policy) -> dict:
