@@ -130,6 +130,9 @@ def _tensors(config, made, family):
     ffn_up='up',
     ffn_down='down',
   )
+  for name in 'qkv':
+    for layer, value in enumerate(made['layers'].get(f'{name}_bias', ())):
+      yield f'blk.{layer}.attn_{name}.bias', value.reshape(-1)
   for theirs, ours in names.items():
     for layer in range(config.num_layers):
       if ours not in made['layers']:
@@ -176,10 +179,13 @@ def test_pairs_side_by_side_become_halves():
   np.testing.assert_array_equal(ours, [1, 3, 2, 4, 5, 7, 6, 8])
 
 
-def test_qwen3_keeps_its_halves(tmp_path):
-  config = dataclasses.replace(CONFIG, qk_norm=True)
+@pytest.mark.parametrize(
+  'family, changes', (('qwen2', 'qkv_bias'), ('qwen3', 'qk_norm'))
+)
+def test_qwen_keeps_its_halves(family, changes, tmp_path):
+  config = dataclasses.replace(CONFIG, **{changes: True})
   made = random_params(config)
-  path = write(tmp_path / 'model.gguf', config, made, family='qwen3')
+  path = write(tmp_path / 'model.gguf', config, made, family=family)
   loaded_config, loaded, _ = gguf.load(path)
   assert loaded_config == config
   assert_same(loaded, made)
