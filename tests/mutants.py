@@ -211,6 +211,9 @@ TABLE = {
       (' / temperature\n  chosen', '\n  chosen'),
       ('jax.nn.logsumexp(scaled, axis=-1) - mean', '-mean'),
       ('jnp.where(mask[..., None], hidden, 0)', 'hidden'),
+      ('(most + chunk - 1) // chunk', 'most // chunk'),
+      ('by_logprob + by_entropy * surprise', 'by_logprob'),
+      ('jnp.argsort(order, axis=1)', 'order'),
     ],
   ),
   'learner/objective.py': (
@@ -230,6 +233,8 @@ TABLE = {
       ('if not trajectory.stop_reason.trainable:', 'if False:'),
       ('np.where(mask, anchor_ids, -1)', 'anchor_ids'),
       ('= context.sampled_mask', '= True'),
+      ('ids - np.maximum(ids[:, :1], 1) + 1', 'ids'),
+      ('crosses[:, piece - 1 :: piece]', 'crosses[:, ::piece]'),
       ('if turn.context == c:', 'if True:'),
       (
         'batch.segment_ids + rows * segments',
