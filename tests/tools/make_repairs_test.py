@@ -30,8 +30,9 @@ def test_a_catalogue_that_tasks_can_be_drawn_from(tool, tmp_path, capsys):
   made = catalogue.load(str(out))
   assert numbers['name'] == 'own'
   assert numbers['kept'] == len(made['bugs']) > 20
-  assert numbers['kept'] + numbers['unnoticed'] + numbers['unusable'] == (
-    numbers['tried']
+  assert (
+    numbers['kept'] + numbers['unnoticed'] + numbers['unusable']
+    == (numbers['tried'])
   )
   # The first two functions of ours, as the package has them.
   own = catalogue.load()

@@ -92,7 +92,7 @@ def test_a_prefix_keeps_names_apart(tmp_path):
   assert item.module == 'package_json'
 
 
-@pytest.mark.parametrize('path', sorted(items.SEEDS.glob('*.py')), ids=str)
+@pytest.mark.parametrize('path', sorted(items.SEEDS.glob('[a-z]*.py')), ids=str)
 def test_the_examples_of_the_seeds_hold(path):
   spec = importlib.util.spec_from_file_location(f'seed_{path.stem}', path)
   module = importlib.util.module_from_spec(spec)

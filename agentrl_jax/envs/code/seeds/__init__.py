@@ -1,0 +1,1 @@
+"""Working modules with examples; `envs/code/items.py` takes them apart."""
