@@ -39,7 +39,7 @@ def get_config():
   config.eval.test_tasks = 128
   config.checkpoint.every = 5
   config.watch.every = 0
-  config.doctor.ratio = 1e-3  # 30 layers round: 2e-4 was seen
+  config.doctor.ratio = 1e-3  # 30 layers round more than three
   return config
 
 
