@@ -1,6 +1,6 @@
-"""Trains a decoder of experts on several meshes; prints one JSON object.
+"""Trains a decoder of experts on one device and on the meshes that are named.
 
-Run by experts_mesh_test.py with 8 forced CPU devices.
+Prints one JSON object. Run by experts_mesh_test.py with 8 forced CPU devices.
 """
 
 import json
@@ -96,7 +96,8 @@ def main():
   # Two programs with collectives at once can wait for each other's threads.
   jax.config.update('jax_cpu_enable_async_dispatch', False)
   weights, out, first = draw_params(), {}, None
-  for name, sizes in MESHES.items():
+  for name in ('one', *sys.argv[1:]):
+    sizes = MESHES[name]
     devices = jax.devices()[: int(np.prod([1, *sizes.values()]))]
     out[name], trained = train(sharding.make_mesh(sizes, devices), weights)
     trained = jax.device_get(trained)
