@@ -18,7 +18,7 @@ def get_config():
   """Returns one leg, few and short episodes."""
   config = config_lib.load_sibling(__file__, 'gigpo.py')
   config.env.options = {'legs': 1, 'sold_out': (0.7, 0.3)}
-  config.text.style = 'smollm2_terse'
+  config.text.style = 'smollm2_terse+python'
   _policy(config)
   _episodes(config)
   config.sft.steps = 60

@@ -250,13 +250,12 @@ STYLES = {
   ),
   'llama3': _LLAMA3,  # 3.1 and later
   'smollm2': _SMOLLM2,
-  # Without schemas and with calls of a few tokens, which fine-tuning teaches.
+  # Without schemas, which are hundreds of tokens: fine-tuning teaches tools.
   'smollm2_terse': dataclasses.replace(
     _SMOLLM2,
     name='smollm2_terse',
     schemas=None,
     default_system=None,
-    calls='python',
   ),
 }
 

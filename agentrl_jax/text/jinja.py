@@ -162,4 +162,5 @@ TEMPLATES = {
   ),
   'llama3': _LLAMA3.strip(),
   'smollm2': _chatml(_SMOLLM, _ROLE_REPLY),
+  'smollm2_terse': '{%- set tools = none -%}' + _chatml(None, _ROLE_REPLY),
 }

@@ -315,6 +315,7 @@ def test_tokenizer_reads_and_writes_text(tmp_path):
   assert read.decode(read.encode(text)) == text
   assert 2 not in read.encode(text)
   assert read.encode('<|im_end|>', specials=True) == [2]
+  assert read.decode([1, 259, 2], controls=False) == 'ab'
   read.save(tmp_path / 'saved')
   again = tokenizer.load(tmp_path / 'saved')
   assert again.encode(text) == read.encode(text)
