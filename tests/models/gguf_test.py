@@ -348,3 +348,15 @@ def test_text_is_cut_as_the_models_cut_it(pre, text, merges, pieces):
   metadata = {f'tokenizer.ggml.{name}': x for name, x in said.items()}
   read = tokenizer.Tokenizer(*gguf_tokenizer.read(metadata))
   assert [tokens[i] for i in read.encode(text)] == pieces
+
+
+@pytest.mark.parametrize(
+  'pre, pieces', (('llama-bpe', ['abc']), ('qwen2', ['ab', 'c']))
+)
+def test_a_piece_that_is_a_token_needs_no_merges_with_llama(pre, pieces):
+  tokens = [*TOKENIZER['tokens'], 'abc']  # no merge makes it
+  said = TOKENIZER | {'pre': pre, 'tokens': tokens}
+  said['token_type'] = [*TOKENIZER['token_type'], 1]
+  metadata = {f'tokenizer.ggml.{name}': x for name, x in said.items()}
+  read = tokenizer.Tokenizer(*gguf_tokenizer.read(metadata))
+  assert [tokens[i] for i in read.encode('abc')] == pieces
