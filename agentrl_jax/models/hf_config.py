@@ -36,6 +36,8 @@ _WINDOW_FIELDS = {
     '_sliding_window_pattern',
   ),
 }
+# What transformers 5 calls a field -> what files are published with.
+_RENAMED = {'num_local_experts': 'num_experts'}
 _ROPE_FIELDS = ('rope_theta', 'rope_parameters', 'rope_scaling')
 # Fields without a say in the logits. Any other field that is set (neither
 # null, false, 0 nor empty) is refused: it may change them.
@@ -95,7 +97,7 @@ def read_config(
   if any(slides):
     ours['sliding_window'] = fields['sliding_window']
     ours['sliding_layers'] = _period(slides)
-    if local_theta != theta:
+    if family.local_rope and (local_theta != theta or scaling):
       ours['rope_local_theta'] = local_theta
   return ModelConfig(
     **ours, **family.fixed, rope_theta=theta, rope_scaling=scaling
@@ -137,6 +139,9 @@ def _with_defaults(
 ) -> tuple[list[str], dict[str, Any]]:
   """Returns what is missing, and the fields with what their absence means."""
   fields = dict(fields)
+  for late, name in _RENAMED.items():
+    if name in family.fields and late in fields:
+      fields.setdefault(name, fields.pop(late))
   needed = [*_FIELDS, *family.fields]
   defaults = {'tie_word_embeddings': False, **family.defaults}
   missing = [
