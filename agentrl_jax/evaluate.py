@@ -50,7 +50,7 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
   """
   config = config_lib.of_run(directory)
   tokenizer = tokenizer_lib.load(f'{directory}/tokenizer')
-  language = Language(tokenizer, config.text.style)
+  language = Language(tokenizer, config.text.style, assembly.memory(config))
   model = assembly.model_config(config, tokenizer.vocab_size)
   mesh = assembly.mesh_to_play(config)
   step, params = _weights(directory, request.which, model, mesh)

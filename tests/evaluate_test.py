@@ -3,11 +3,12 @@
 The whole program runs in `tests/experiments/launch_test.py`.
 """
 
+import pathlib
 import types
 
 import pytest
 
-from agentrl_jax import assembly, checkpoint, config, evaluate
+from agentrl_jax import assembly, checkpoint, config, evaluate, weights
 from agentrl_jax.rollout import evaluation, loop, store
 from agentrl_jax.text import tokenizer
 
@@ -20,9 +21,6 @@ class Saved:
 
   def __init__(self, directory, **options):
     assert options['read_only']
-
-  def restore_part(self, step, like):
-    return {'params': f'weights of {step}'}
 
   def close(self):
     Saved.closed += 1
@@ -53,14 +51,18 @@ def run(tmp_path, monkeypatch):
   )
   for name, made in {
     'mesh': lambda c: 'mesh',
-    'abstract_params': lambda model, mesh: None,
     'tasks': lambda c, split: [f'{split}/{i}' for i in range(5)],
     'engine': lambda *parts: types.SimpleNamespace(publish=publish),
     'collector': lambda *parts: types.SimpleNamespace(close=close),
   }.items():
     monkeypatch.setattr(assembly, name, made)
-  monkeypatch.setattr(evaluate, 'Language', lambda *parts: None)
+  monkeypatch.setattr(
+    evaluate, 'Language', lambda *parts: setattr(asked, 'language', parts)
+  )
   monkeypatch.setattr(checkpoint, 'Checkpoints', Saved)
+  monkeypatch.setattr(
+    weights, 'restored', lambda saved, step, *_: f'weights of {step}'
+  )
   monkeypatch.setattr(evaluation, 'evaluate', play)
   monkeypatch.setattr(
     store, 'write', lambda *a, **k: asked.written.append((a, k))
@@ -77,6 +79,16 @@ def test_by_default_the_last_weights_play_the_whole_test_panel(run):
   assert tasks == [f'test/{i}' for i in range(5)]
   assert options == {'seed': 11, 'name': 'test', 'modes': ('', '_greedy')}
   assert asked.written == [((directory, 6, ['trajectory']), {'kind': 'test'})]
+
+
+def test_a_turn_sees_of_the_past_what_it_saw_in_training(run):
+  directory, asked = run
+  c = config.default()
+  c.rollout.memory, c.rollout.window, c.rollout.thinking = 'window', 3, 'strip'
+  pathlib.Path(directory, 'config.json').write_text(config.to_json(c))
+  evaluate.run(directory, evaluate.Request(), None)
+  assert asked.language[2] == assembly.memory(c)
+  assert asked.language[2].name == 'window' and asked.language[2].window == 3
 
 
 def test_validation_has_the_name_that_training_gives_it(run):
