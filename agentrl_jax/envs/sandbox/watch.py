@@ -164,7 +164,9 @@ def follow(
       poll.unregister(out)
     status = reap(pid, status)
     now = time.monotonic()
-    if status is not None:
+    if status is not None:  # it may have written once more before it ended
+      if not _drain(out, output, request['output_bytes'] * FLOOD):
+        reason = 'output'
       break
     if hangup in events:
       reason = 'hangup'
