@@ -63,6 +63,7 @@ class Server:
 
   def __init__(self, backend: str):
     self._lock = threading.Lock()
+    self._is_silent = False
     self._base = tempfile.mkdtemp(prefix='agentrl_sandbox_', dir=_folder())
     os.chmod(self._base, 0o711)
     self._control, theirs = socket.socketpair(
@@ -91,13 +92,14 @@ class Server:
   @property
   def is_alive(self) -> bool:
     """Whether it can still be asked."""
-    return self._process.poll() is None
+    return not self._is_silent and self._process.poll() is None
 
   def ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
     """Runs one command and waits.
 
     Raises:
-      SandboxError: the server died, or could not run it.
+      SandboxError: the server died, or could not run it. Without any answer
+        it is asked no more: the next command starts another.
     """
     ours, theirs = socket.socketpair()
     with ours:
@@ -112,8 +114,10 @@ class Server:
         with ours.makefile('r', encoding='utf-8') as lines:
           line = lines.readline()
       except OSError as error:  # a timeout is one
+        self._is_silent = True
         raise SandboxError(f'no answer: {error}') from error
     if not line:
+      self._is_silent = True
       raise SandboxError('no answer: the supervisor died')
     answer = json.loads(line)
     if answer['fault']:

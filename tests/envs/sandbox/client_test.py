@@ -105,6 +105,16 @@ def test_a_dead_server_is_an_error_and_another_takes_over(backend):
   assert client.server(backend) is not server
 
 
+def test_a_server_without_an_answer_is_replaced(backend, monkeypatch):
+  server = client.server(backend)
+  monkeypatch.setattr(client, '_PATIENCE_S', -9.5)
+  with pytest.raises(sandbox.SandboxError, match='no answer'):
+    sandbox.run('sleep 5', backend=backend)
+  monkeypatch.undo()
+  assert sandbox.run('echo up', backend=backend).output == 'up\n'
+  assert client.server(backend) is not server
+
+
 def test_close_leaves_nothing(backend):
   sandbox.run('true', backend=backend)
   server = client.server(backend)
