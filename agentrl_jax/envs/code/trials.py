@@ -99,6 +99,9 @@ def run(
   Returns:
     For each version what the cases gave, as text, '!Name' for an exception;
     '~[...]' for an iterator; None where the process ended before.
+
+  Raises:
+    SandboxError: it ended for a reason that is none of the module's.
   """
   folders = [f'v{index}' for index in range(len(texts))]
   files = {f'{f}/{module}.py': text for f, text in zip(folders, texts)}
@@ -115,7 +118,10 @@ def run(
       read = None
     fine = isinstance(read, list) and len(read) == len(cases)
     results.append([str(each)[:SHOWN] for each in read] if fine else None)
-  return results + [None] * (len(texts) - len(results))
+  results += [None] * (len(texts) - len(results))
+  if None in results and answer.reason in ('hangup', 'unkillable'):
+    raise sandbox.SandboxError(f'a trial ended early: {answer.text()}')
+  return results
 
 
 def grade(
@@ -125,11 +131,19 @@ def grade(
   expected: Sequence[str],
   backend: str = 'auto',
 ) -> float:
-  """Share of cases that give what is expected, in a fresh folder."""
-  (results,) = run(module, [text], cases, backend)
-  if results is None:
-    return 0.0
-  return sum(map(is_equal, results, expected)) / len(expected)
+  """Share of cases that give what is expected, in a fresh folder.
+
+  What gives no results is tried twice; then it is the module that ends the
+  process, and earns 0, or it could dodge the grade.
+
+  Raises:
+    SandboxError: as of `run`.
+  """
+  for _ in range(2):
+    (results,) = run(module, [text], cases, backend)
+    if results is not None:
+      return sum(map(is_equal, results, expected)) / len(expected)
+  return 0.0
 
 
 def is_equal(first: str, second: str) -> bool:

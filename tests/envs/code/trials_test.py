@@ -2,6 +2,7 @@
 
 import pytest
 
+from agentrl_jax.envs import sandbox
 from agentrl_jax.envs.code import items, trials
 
 GOOD = 'def f(x):\n  return x * 2\n'
@@ -79,6 +80,30 @@ def test_the_share_of_right_cases():
   cases = [('', 'f(1)'), ('', 'f(2)'), ('', 'f(3)'), ('', 'f(4)')]
   # 2, 4, 6, 8 are right; the last is asked for in vain.
   assert trials.grade('m', GOOD, cases, ['2', '4', '6', '9']) == 0.75
+
+
+def _answers(monkeypatch, *answers):
+  left = list(answers)
+
+  def run_python(*_, **__):
+    reason, output = left.pop(0)
+    return sandbox.Result(0, reason, output, {}, (), trials.LIMITS)
+
+  monkeypatch.setattr(sandbox, 'run_python', run_python)
+  return left
+
+
+def test_lost_results_are_asked_for_once_more(monkeypatch):
+  left = _answers(monkeypatch, ('', ''), ('', '["4"]\n'))
+  assert trials.grade('m', GOOD, [('', 'f(2)')], ['4']) == 1.0
+  assert not left
+
+
+@pytest.mark.parametrize('reason', ['hangup', 'unkillable'])
+def test_what_the_sandbox_ended_is_no_grade(monkeypatch, reason):
+  _answers(monkeypatch, (reason, ''))
+  with pytest.raises(sandbox.SandboxError, match='ended early'):
+    trials.grade('m', GOOD, [('', 'f(2)')], ['4'])
 
 
 def test_cases_are_varied_and_expected_of_the_working_function():
