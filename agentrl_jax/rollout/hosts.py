@@ -6,7 +6,7 @@ lines for credit, the number of rows and the normalisers of an update, metrics.
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -36,7 +36,7 @@ def kind(name: str) -> str:
 
 
 def credit_of_all(
-  assign: Callable[..., credit.Credit],
+  assign: credit.Assigner,
   turns: TurnBatch,
   made: credit.Lines,
   *,
@@ -50,7 +50,7 @@ def credit_of_all(
   different from host to host.
 
   Args:
-    assign: a `credit.Assigner`.
+    assign: what assigns; lines are told only where it reads them.
     turns, made, trained, played: as it takes them, of this host.
   """
   number = distributed.count()
@@ -66,13 +66,15 @@ def credit_of_all(
   lines = {
     field.name: getattr(made, field.name)
     for field in dataclasses.fields(made)
-    if getattr(made, field.name) is not None
+    if getattr(made, field.name) is not None and not assign.is_alone
   }
   is_trained = np.zeros(size, bool)
   is_trained[list(trained)] = True
   turns, lines, is_trained, played = distributed.gather(
     (turns, lines, is_trained, dict(played or {}))
   )
+  if assign.is_alone:
+    lines = _no_lines(len(turns.group_ids))
   earned = assign(
     turns,
     credit.Lines(**lines),
@@ -86,6 +88,14 @@ def credit_of_all(
     if getattr(earned, name) is not None
   }
   return dataclasses.replace(earned, **parts)
+
+
+def _no_lines(size: int) -> dict[str, np.ndarray]:
+  """Lines [B, 1] of trajectories without a token."""
+  return {
+    'turn': np.full((size, 1), -1, np.int32),
+    'behavior_logprobs': np.zeros((size, 1), np.float32),
+  }
 
 
 def _apart(ids: np.ndarray, bound: int) -> np.ndarray:
@@ -133,6 +143,14 @@ def level(
       batch = batch.replace(weights=batch.weights * part)
     out.append(batch)
   return out
+
+
+def with_routes_of_all(batch: TokenBatch) -> TokenBatch:
+  """Gives a batch room for routes where any host's has some: one program."""
+  if distributed.count() == 1:
+    return batch
+  kinds = filter(None, distributed.exchange(collate.route_kind(batch)))
+  return collate.with_route_kind(batch, next(kinds, None))
 
 
 def num_units(batch: TokenBatch, weighting: str) -> int:

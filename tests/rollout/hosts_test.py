@@ -1,5 +1,6 @@
 """Locks what hosts add up; two of them are played one after the other here."""
 
+import dataclasses
 import importlib.util
 import pathlib
 
@@ -116,6 +117,32 @@ def test_credit_is_by_the_statistics_of_all(two_hosts, estimator, expected):
     assert earned.measures['advantage/dead_groups'] == pytest.approx(1 / 2)
 
 
+def test_lines_are_told_only_where_they_are_read(two_hosts):
+  said = []
+
+  def answer(told):
+    said.append(set(told[0][1]))
+    return _joined(told)
+
+  for kl in (0.0, 0.1):
+    config = config_lib.default()
+    config.advantage.estimator = 'rloo'
+    config.advantage.kl_in_reward = kl
+    assign = credit.Assigner(config)
+    made = dataclasses.replace(
+      lines(2), reference_logprobs=np.zeros((2, 2), np.float32)
+    )
+    two_hosts(
+      lambda i, a=assign, m=made: hosts.credit_of_all(
+        a, turns(RETURNS[i]), m, trained=[0, 1]
+      ),
+      'gather',
+      answer,
+    )
+  fields = {'turn', 'behavior_logprobs', 'reference_logprobs'}
+  assert said == [set(), fields]
+
+
 def test_one_host_gets_what_it_always_got():
   config = config_lib.default()
   config.advantage.estimator = 'rebn'
@@ -182,6 +209,15 @@ def test_hosts_have_routes_where_one_has(two_hosts):
   assert (first[0].routes == -1).all() and (second[0].routes == 1).all()
   assert first[0].routes.shape == routes.shape
   assert first[0].routes.dtype == np.int8
+
+
+def test_what_hosts_ask_about_has_routes_where_one_has(two_hosts):
+  given = [rows(3), rows(3).replace(routes=np.ones((1, 8, 3, 2), np.int8))]
+  first, second = two_hosts(
+    lambda i: hosts.with_routes_of_all(given[i]), 'exchange', list
+  )
+  assert (first.routes == -1).all() and (second.routes == 1).all()
+  assert collate.route_kind(first) == collate.route_kind(second)
 
 
 def test_groups_are_played_where_they_are_and_samples_never_twice(monkeypatch):
