@@ -39,6 +39,8 @@ def _matrices(params):
     names = [getattr(entry, 'key', None) for entry in path]
     if names[0] != 'layers' or x.ndim < 3 or names[-1].endswith('_bias'):
       return None
+    if names[-1].startswith('expert_'):  # [L, E, in, out], one an expert
+      return optax.contrib.MuonDimensionNumbers((2,), (3,))
     axes = tuple(range(1, x.ndim))
     from_heads = names[-1] == 'o' or names[-2:] == ['o', 'a']  # [L, H, C, ...]
     inputs = 2 if from_heads else 1

@@ -128,6 +128,32 @@ def test_muon_makes_the_step_of_a_layer_orthogonal():
     np.testing.assert_allclose(size, size.max(), rtol=1e-3)
 
 
+def test_muon_steps_each_expert_as_if_alone():
+  """Stacked experts [L, E, in, out] are matrices, one an expert."""
+  draws = np.random.default_rng(0)
+  shapes = {'expert_gate': (2, 3, 4, 8), 'expert_down': (2, 3, 8, 4)}
+  gradients = {
+    name: jnp.array(draws.normal(size=shape), jnp.float32)
+    for name, shape in shapes.items()
+  }
+
+  def stepped(gradients):
+    given = {'layers': gradients}
+    params = jax.tree.map(jnp.zeros_like, given)
+    return step(params, given, name='muon', clip_norm=1e9)['layers']
+
+  together = stepped(gradients)
+  for e in range(3):
+    one = {name: x[:, e : e + 1] for name, x in gradients.items()}
+    for name, alone in stepped(one).items():
+      np.testing.assert_allclose(
+        together[name][:, e : e + 1], alone, rtol=1e-3, atol=1e-5
+      )
+  for matrix in np.asarray(together['expert_gate']).reshape(6, 4, 8):
+    values = np.linalg.svd(matrix, compute_uv=False)
+    assert values.max() / values.min() < 2.5, values
+
+
 def test_unknown_names_fail():
   with pytest.raises(KeyError):
     optimizer.make({**OPTIONS, 'name': 'adma'}, 3)
