@@ -170,12 +170,14 @@ def ragged(
   experts = choices.reshape(-1)
   order = jnp.argsort(experts, stable=True)
   sizes = jnp.bincount(experts, length=gate.shape[0]).astype(jnp.int32)
-  rows = x[order // choices.shape[1]]
-  inner = jax.nn.silu(jax.lax.ragged_dot(rows, gate, sizes))
-  inner *= jax.lax.ragged_dot(rows, up, sizes)
-  out = jax.lax.ragged_dot(inner, down, sizes)
-  # What follows the last group is not computed.
-  out = jnp.where((experts[order] < gate.shape[0])[:, None], out, 0)
+  real = (experts[order] < gate.shape[0])[:, None]
+
+  def product(rows, matrices):  # what follows the last group is not computed
+    return jnp.where(real, jax.lax.ragged_dot(rows, matrices, sizes), 0)
+
+  rows = jnp.where(real, x[order // choices.shape[1]], 0)
+  inner = jax.nn.silu(product(rows, gate)) * product(rows, up)
+  out = product(inner, down)
   return _mix(jnp.zeros_like(out).at[order].set(out), weights)
 
 

@@ -46,6 +46,7 @@ def consult(
     num_rows=num_rows,
     shorter=c.train.shorter_rows,
   )
+  batch = hosts.with_routes_of_all(batch)
   pieces = collate.cuts(batch, num_rows, c.train.shorter_rows)
   rows = collate.microbatches(batch, num_rows, pieces)
   for name, question in questions.items():

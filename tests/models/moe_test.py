@@ -133,6 +133,32 @@ def by_hand(x, layer, choices, weights):
   return out
 
 
+def test_what_an_accelerator_leaves_uncomputed_is_in_no_gradient(monkeypatch):
+  """Rows past the last group, as a kernel may leave them, are NaN here."""
+  plain = jax.lax.ragged_dot
+
+  def poisoned(rows, matrices, sizes):
+    past = jnp.arange(len(rows))[:, None] >= sizes.sum()
+    return jnp.where(past, jnp.nan, plain(rows, matrices, sizes))
+
+  monkeypatch.setattr(jax.lax, 'ragged_dot', poisoned)
+  layer = layer_of(2)
+  x = np.float32(np.random.default_rng(2).normal(size=(3, 6)))
+  choices, weights = np.int32([[0], [2], [1]]), np.float32([[1], [0], [1]])
+  slopes = jax.grad(
+    lambda x, layer: moe.ragged(x, layer, choices, weights).sum(), (0, 1)
+  )(x, layer)
+  out = moe.ragged(x, layer, choices, weights)
+  np.testing.assert_allclose(
+    out[::2],
+    by_hand(x[::2], layer, choices[::2], weights[::2]),
+    rtol=1e-4,
+    atol=1e-5,
+  )
+  assert (out[1] == 0).all() and (slopes[0][1] == 0).all()
+  assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slopes))
+
+
 @pytest.mark.parametrize(
   'num_tokens, num_experts, num_choices, crowd',
   [(70, 3, 2, False), (5, 8, 3, False), (33, 4, 1, True)],
