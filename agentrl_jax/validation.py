@@ -314,6 +314,11 @@ def _layer_faults(c: ml_collections.ConfigDict) -> list[str]:
       f'{given}: experts_per_token must be in 1..num_experts and d_expert >= '
       '1, or all three 0 (a decoder without experts)'
     )
+  if c.num_experts and c.activation != 'silu':
+    faults.append(
+      f'config.model.activation={c.activation!r}: with config.model.num_experts'
+      f"={c.num_experts} only 'silu', which experts compute"
+    )
   return faults
 
 
@@ -453,6 +458,13 @@ def _host_faults(c: ml_collections.ConfigDict, num_hosts: int) -> list[str]:
     out.append(
       f'config.distributed.num_processes={d.num_processes}: needs '
       'config.distributed.coordinator'
+    )
+  if where and c.lora.rank > 0 and c.sft.steps > 0 and not c.lora.sft:
+    out.append(
+      f'config.lora.sft=False: with config.lora.rank={c.lora.rank} and '
+      f'config.sft.steps={c.sft.steps} a run keeps the base that it tuned, '
+      'which several hosts cannot; set config.lora.sft=True, or fine-tune in a '
+      'run of one process and start with config.init_from'
     )
   for field, value in (
     ('rollout.tasks', c.rollout.tasks),

@@ -172,6 +172,29 @@ def test_shorter_rows_divide_and_descend(lengths, text):
   assert not faults('train.shorter_rows', (192, 96))
 
 
+def test_a_base_that_a_run_tunes_is_kept_by_one_process():
+  c = config.default()
+  c.lora.rank, c.lora.sft, c.sft.steps = 8, False, 20
+  assert not validation.faults(c, config.flatten(c))
+  c.distributed.coordinator = 'auto'
+  (fault,) = validation.faults(c, config.flatten(c))
+  assert fault.startswith('config.lora.sft=False: with config.lora.rank=8')
+  for field, value in (('sft', True), ('rank', 0)):
+    other = c.copy_and_resolve_references()
+    other.lora[field] = value
+    assert not validation.faults(other, config.flatten(other))
+
+
+def test_experts_compute_silu_only():
+  c = config.default()
+  c.model.num_experts, c.model.experts_per_token = 4, 2
+  c.model.d_expert = 8
+  assert not validation.faults(c, config.flatten(c))
+  c.model.activation = 'gelu_tanh'
+  (fault,) = validation.faults(c, config.flatten(c))
+  assert fault.startswith("config.model.activation='gelu_tanh': with")
+
+
 def test_shorter_rows_and_rounded_weights_have_their_place():
   c = config.default()
   c.train.shorter_rows, c.distributed.coordinator = (96,), 'auto'
