@@ -239,6 +239,9 @@ def _lacks(family: Family, config: ModelConfig) -> list[str]:
     wrong.append('query_scalar')
   if config.rope_local_theta and not family.local_rope:
     wrong.append('rope_local_theta')
+  scaled = config.rope_scaling is not None and not config.rope_local_theta
+  if family.local_rope and scaled and any(config.slides):
+    wrong.append('rope_scaling')  # there, of layers that do not slide
   if not windows[family.sliding](config.slides):
     wrong.append('sliding_window')
   return [f'{name}={getattr(config, name)!r}' for name in wrong]

@@ -275,6 +275,30 @@ def test_all_faults_are_told_at_once():
     read_config(fields, where='x/config.json')
 
 
+def test_only_layers_that_do_not_slide_are_scaled():
+  """Sliding layers have a base of their own, even one that is the same."""
+  kinds = {
+    'full_attention': {
+      'rope_type': 'linear',
+      'factor': 8.0,
+      'rope_theta': 1e6,
+    },
+    'sliding_attention': {'rope_type': 'default', 'rope_theta': 1e6},
+  }
+  fields = {**GEMMA3, 'rope_parameters': kinds, 'rope_theta': None}
+  config = read_config({**fields, 'rope_local_base_freq': None})
+  assert config.rope_local_theta == 1e6
+  assert read_config(write_config(config)) == config
+  with pytest.raises(ValueError, match='rope_scaling'):
+    write_config(dataclasses.replace(config, rope_local_theta=0.0))
+
+
+def test_a_window_alone_gives_no_rotary_base():
+  window = {'use_sliding_window': True, 'sliding_window': 8}
+  config = read_config({**QWEN25, **window, 'max_window_layers': 0})
+  assert any(config.slides) and not config.rope_local_theta
+
+
 def test_a_decoder_that_nobody_published_is_not_exported():
   config = read_config(QWEN25)
   odd = dataclasses.replace(config, qk_norm=True, post_norms=True)
