@@ -66,7 +66,8 @@ HOW = {
   'sampler_weights': 'P in the dtype of activations, split by tensor alone',
   'cache': '2 x L x K x C x context x slots of this device',
   'reference': '4 bytes x P',
-  'prefill': '2 x active P x prompt tokens / (devices x FLOP/s x share)',
+  'prefill': '2 x active P without the head x prompt tokens / '
+  '(devices x FLOP/s x share)',
   'decode': 'steps x (weights + half the cache) / (bandwidth x share)',
   'train': '6 x active P x tokens (8 with remat=block), and attention',
   'publish': 'weights over the link, three times through memory',

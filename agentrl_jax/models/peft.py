@@ -129,13 +129,18 @@ def read_config(directory: str | pathlib.Path) -> Lora:
     if (value not in _ONLY[name] if name in _ONLY else value)
     and name not in _HARMLESS
   ]
-  targets, known = fields['target_modules'], {_module(n): n for n in INPUTS}
+  faults += [
+    f'{name} is missing'
+    for name in ('r', 'lora_alpha', 'target_modules')
+    if fields.get(name) is None
+  ]
+  targets, known = fields.get('target_modules'), {_module(n): n for n in INPUTS}
   if targets == 'all-linear':
     targets = list(known)
   if isinstance(targets, str):
     faults.append(f'target_modules={targets!r}: a pattern; name the modules')
     targets = []
-  strange = [name for name in targets if name not in known]
+  strange = [name for name in targets or () if name not in known]
   if strange:
     faults.append(f'target_modules: {strange}: only {sorted(known)}')
   if faults:

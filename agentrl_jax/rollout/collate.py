@@ -297,8 +297,11 @@ def cuts(batch: TokenBatch, num_rows: int, shorter: Sequence[int]) -> list[int]:
     shorter: lengths that divide T.
 
   Returns:
-    For each microbatch T or one of `shorter`, at which no segment is cut.
+    For each microbatch T or one of `shorter`, at which no segment is cut;
+    nothing where there is no shorter length.
   """
+  if not shorter:
+    return []
   length = batch.mask.shape[1]
   ids = batch.segment_ids.reshape(-1, num_rows, length)
   crosses = (ids[..., 1:] == ids[..., :-1]) & (ids[..., 1:] > 0)
