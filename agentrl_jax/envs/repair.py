@@ -143,11 +143,15 @@ class RepairEnv(shell.ShellEnv):
   def call_run_tests(self, arguments: Mapping[str, Any]) -> str:
     """How many tests pass, and what is wrong with the first that do not."""
     del arguments
-    result = visible.run(self._files, self._module, self._limits, self._backend)
+    result, reply = self._timed(
+      lambda limits: visible.run(
+        self._files, self._module, limits, self._backend
+      )
+    )
     passed, total = visible.verdict(result.output)
     self._failed |= self._edited and not 0 < passed == total
     self._edited = False
-    return result.text()
+    return reply
 
   def _open(self, task: types.Task) -> tuple[Mapping[str, str], str]:
     self._data, self._module = task.data, task.data['module']

@@ -7,7 +7,8 @@ between commands.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from agentrl_jax import types
@@ -44,7 +45,8 @@ class ShellEnv(scripted.ScriptedEnv):
   Args:
     backend: of the sandbox, 'auto' for the best that there is.
     output_chars: of a reply.
-    wall_s: that a command may take, on the clock.
+    wall_s: that the commands of a turn may take together, on the clock; below
+      `config.env.deadline_s`, which ends the episode.
   """
 
   revealing = ('execute_bash', 'read_file')
@@ -67,11 +69,16 @@ class ShellEnv(scripted.ScriptedEnv):
     self._limits = sandbox.Limits(
       wall_s=wall_s, cpu_s=2, tree_files=MAX_FILES, output_chars=output_chars
     )
+    self._left_s = wall_s  # of the turn
     self._files: dict[str, str] = {}
 
   def step(self, action: types.Action) -> types.StepResult:
     """Executes one turn; `info['measures']` is of the episode so far."""
-    result = super().step(action)
+    self._left_s = self._limits.wall_s
+    try:
+      result = super().step(action)
+    finally:  # a snapshot knows no clock
+      self._left_s = self._limits.wall_s
     contained = self._backend != 'plain'
     if self._backend == 'auto':
       contained = sandbox.choose().is_contained
@@ -91,15 +98,17 @@ class ShellEnv(scripted.ScriptedEnv):
     command = _plain(arguments['command'], 'a command')
     if '\0' in command:
       raise base.ToolError('a command has no zero bytes')
-    result = sandbox.run(
-      command, files=self._files, limits=self._limits, backend=self._backend
+    result, reply = self._timed(
+      lambda limits: sandbox.run(
+        command, files=self._files, limits=limits, backend=self._backend
+      )
     )
     if result.files != self._files:
       self._past += f'{_written(self._writes)}ran {command}\n'
       self._writes = {}
       self._read = set()
       self._change(dict(result.files))
-    return result.text() or 'no output'
+    return reply or 'no output'
 
   def call_read_file(self, arguments: Mapping[str, Any]) -> str:
     """A file, its lines numbered."""
@@ -129,6 +138,26 @@ class ShellEnv(scripted.ScriptedEnv):
     self._read.discard(path)
     self._change({**self._files, path: content})
     return 'written'
+
+  def _timed(
+    self, work: Callable[[sandbox.Limits], sandbox.Result]
+  ) -> tuple[sandbox.Result, str]:
+    """Runs a command in what is left of the turn; with the reply.
+
+    Raises:
+      base.ToolError: nothing is left.
+    """
+    told = f'commands of a turn have {self._limits.wall_s:g} s together'
+    if self._left_s <= 0:
+      raise base.ToolError(f'no time is left: {told}')
+    begun = time.monotonic()
+    result = work(dataclasses.replace(self._limits, wall_s=self._left_s))
+    self._left_s -= time.monotonic() - begun
+    if result.reason != 'wall':
+      return result, result.text()
+    self._left_s = 0.0
+    result = dataclasses.replace(result, limits=self._limits)
+    return result, f'{result.text()}\n[{told}]'
 
   def _start(self, task: types.Task, sample: int) -> str:
     del sample

@@ -1,9 +1,18 @@
 """Bugs are found and mended in a shell; only the module counts."""
 
+import types as types_lib
+
 import pytest
 
 from agentrl_jax import envs, types
-from agentrl_jax.envs import contract, panels, repair, sandbox, scripted
+from agentrl_jax.envs import (
+  contract,
+  panels,
+  repair,
+  sandbox,
+  scripted,
+  shell,
+)
 
 CASES = [['', f'f({x})', str(x * 2)] for x in (2, 3, 0, 5, -1)]
 TEXT = 'def f(x):\n  """Doubles."""\n  return x * 2\n'
@@ -205,6 +214,39 @@ def test_writing_has_bounds(env):
   for number in range(61):
     do(env, 'write_file', path=f'f{number}', content='')
   assert do(env, 'write_file', path='more', content='') == 'at most 64 files'
+
+
+def test_commands_of_a_turn_share_their_time(monkeypatch):
+  env = repair.RepairEnv(wall_s=2.0)
+  env.reset(task())
+  given, clock = [], [0.0]
+
+  def run(command, *, files, limits, backend):
+    given.append(limits.wall_s)
+    took = min(float(command), limits.wall_s)
+    clock[0] += took
+    reason = 'wall' if took < float(command) else ''
+    return sandbox.Result(None, reason, '', files, (), limits)
+
+  monkeypatch.setattr(sandbox, 'run', run)
+  monkeypatch.setattr(
+    shell, 'time', types_lib.SimpleNamespace(monotonic=lambda: clock[0])
+  )
+  calls = tuple(
+    types.ToolCall('execute_bash', {'command': seconds})
+    for seconds in ('0.5', '9', '1')
+  )
+  result = env.step(types.Action('', calls))
+  assert given == [2.0, 1.5] and clock == [2.0]
+  told = 'commands of a turn have 2 s together'
+  replies = [m.content for m in result.observation.messages]
+  assert replies == [
+    'no output',
+    f'[ended: it took longer than 2 s]\n[{told}]',
+    f'no time is left: {told}',
+  ]
+  env.step(types.Action('', calls[:1]))  # the next turn has all of it
+  assert given[-1] == 2.0
 
 
 def test_a_failing_sandbox_is_infrastructure_and_no_reward(env, monkeypatch):
