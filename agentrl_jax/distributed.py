@@ -8,6 +8,7 @@ process each of these is the identity, at no cost.
 
 import contextlib
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
@@ -21,6 +22,13 @@ T = TypeVar('T')
 _QUANTUM = 4096
 _POLITE = 'stop'
 
+# What the runtime says when an exchange in the midst of a program breaks off.
+_BROKEN = re.compile(
+  r'gloo|by peer|heartbeat|connection|socket closed|coordination|barrier'
+  r'|remote process exited|network error',
+  re.IGNORECASE,
+)
+
 
 class Unlike(ValueError):
   """Processes of a run were given different things."""
@@ -32,6 +40,10 @@ class NotJoined(RuntimeError):
 
 class PeerFailed(RuntimeError):
   """Another process could not go on, and said so."""
+
+
+class Lost(RuntimeError):
+  """An exchange broke off: another process is gone, the run can go on."""
 
 
 def initialize(
@@ -113,15 +125,19 @@ def own(total: int) -> slice:
 
 
 def exchange(value: Any) -> list[Any]:
-  """Tells all processes a JSON value; returns everybody's, in order."""
+  """Tells all processes a JSON value; returns everybody's, in order.
+
+  Raises:
+    Lost: another process is gone.
+  """
   if count() == 1:
     return [value]
   text = json.dumps(value).encode()
-  sizes = multihost_utils.process_allgather(np.array(len(text), np.int32))
+  sizes = _allgather(np.array(len(text), np.int32))
   width = -(-int(sizes.max()) // _QUANTUM) * _QUANTUM
   padded = np.zeros(width, np.uint8)
   padded[: len(text)] = np.frombuffer(text, np.uint8)
-  rows = multihost_utils.process_allgather(padded)
+  rows = _allgather(padded)
   return [json.loads(bytes(row[:n])) for row, n in zip(rows, sizes)]
 
 
@@ -130,10 +146,33 @@ def gather(tree: Any) -> Any:
 
   Args:
     tree: NumPy arrays of the same shape in every process.
+
+  Raises:
+    Lost: another process is gone.
   """
   if count() == 1:
     return tree
-  return multihost_utils.process_allgather(tree, tiled=True)
+  return _allgather(tree, tiled=True)
+
+
+def _allgather(tree: Any, **options: Any) -> Any:
+  try:
+    return multihost_utils.process_allgather(tree, **options)
+  except jax.errors.JaxRuntimeError as e:
+    if not is_lost(e):
+      raise
+    raise Lost(f'an exchange broke off: {e}') from e
+
+
+def is_lost(error: BaseException) -> bool:
+  """Whether an error says that another process of several is gone."""
+  if isinstance(error, Lost):
+    return True
+  return (
+    count() > 1
+    and isinstance(error, jax.errors.JaxRuntimeError)
+    and _BROKEN.search(str(error)) is not None
+  )
 
 
 def most(number: int) -> int:

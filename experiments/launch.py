@@ -89,11 +89,13 @@ def work(flags: argparse.Namespace, config, workdir: pathlib.Path) -> int:
     display.note(f'{flags.config} -> {workdir}')
     try:
       code = attempt(config, workdir, display, stop)
-    except RuntimeError:  # what JAX raises when an exchange breaks off
+    except RuntimeError as e:
       if not flags.worker:
         raise
+      from agentrl_jax import distributed
+
       traceback.print_exc()
-      return supervisor.TRY_AGAIN
+      return supervisor.TRY_AGAIN if distributed.is_lost(e) else 1
     if flags.worker:
       from agentrl_jax import distributed
 

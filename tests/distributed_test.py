@@ -131,6 +131,26 @@ def test_what_differs_between_hosts_is_named_everywhere(both):
     assert 'process 1 has another config than process 0' in process['unlike']
 
 
+@pytest.mark.parametrize(
+  'error, lost',
+  [
+    (distributed.Lost('gone'), True),
+    (jax.errors.JaxRuntimeError('Gloo AllGather: closed by peer'), True),
+    (jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: out of memory'), False),
+    (RuntimeError('Connection refused'), False),  # of a judge, say
+    (distributed.PeerFailed('process 1'), False),
+  ],
+)
+def test_what_counts_as_a_lost_process(error, lost, monkeypatch):
+  monkeypatch.setattr(distributed, 'count', lambda: 2)
+  assert distributed.is_lost(error) == lost
+
+
+def test_a_process_alone_loses_nobody():
+  error = jax.errors.JaxRuntimeError('Gloo: connection closed')
+  assert not distributed.is_lost(error)
+
+
 @pytest.mark.parametrize('victim', [1, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_lost_process_is_told_of_within_a_minute(victim, tmp_path):
   (tmp_path / 'checkpoints' / '4').mkdir(parents=True)

@@ -39,7 +39,7 @@ def worker() -> int:
     while True:
       distributed.exchange('still there')
       time.sleep(0.05)
-  except RuntimeError:
+  except distributed.Lost:
     traceback.print_exc()
     return supervisor.TRY_AGAIN
 

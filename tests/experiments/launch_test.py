@@ -1,5 +1,6 @@
 """The whole command: a run, its guards, its refusals, its resumption."""
 
+import argparse
 import functools
 import importlib.util
 import json
@@ -15,7 +16,7 @@ import time
 
 import pytest
 
-from agentrl_jax import metrics
+from agentrl_jax import distributed, metrics, supervisor
 from agentrl_jax.rollout import store
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -103,6 +104,29 @@ NAMES = [
   'stop/env_error',
   'stop/env_timeout',
 ]
+
+
+@pytest.mark.parametrize(
+  'error, code',
+  [
+    (distributed.Lost('gone'), supervisor.TRY_AGAIN),
+    (RuntimeError('a bug'), 1),
+  ],
+)
+def test_only_a_lost_process_is_a_reason_to_try_again(
+  error, code, tmp_path, monkeypatch
+):
+  command = load(ROOT / 'experiments' / 'launch.py')
+
+  def attempt(*_):
+    raise error
+
+  monkeypatch.setattr(command, 'attempt', attempt)
+  monkeypatch.setattr(supervisor, 'follow_parent', lambda: None)
+  monkeypatch.setattr(command.runtime, 'tune_allocator', lambda: None)
+  monkeypatch.setattr(command.display_lib, 'quiet_logs', lambda: None)
+  flags = argparse.Namespace(worker=True, display='plain', config='c')
+  assert command.work(flags, None, tmp_path) == code
 
 
 def test_rows_have_the_names_of_the_api(whole):
