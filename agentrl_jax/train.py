@@ -174,11 +174,11 @@ class Trainer:
       )
     version = int(self.state.updates)
     with self.doctor.listening(self.parts.collector, iteration) as heard:
-      groups, played = self._gather(iteration)
+      groups, played, place = self._gather(iteration)
     extra = distributed.together(
       functools.partial(self._explore, groups, iteration), loop.Interrupted
     )
-    row |= counterfactual.measures(extra)
+    row |= counterfactual.measures(groups, extra)
     clock.lap('collect')
     turns, lines = self.collate(groups, iteration)
     clock.lap('collate')
@@ -189,6 +189,7 @@ class Trainer:
     row |= self._dependence(iteration, played)
     clock.lap('estimate')
     row |= self.update(updates, extras)
+    self._next_task = place  # not before: an interrupt saves it
     clock.lap('update')
     row |= self._measure(played)
     row |= earned.measures
@@ -242,20 +243,18 @@ class Trainer:
 
   def _gather(
     self, iteration: int
-  ) -> tuple[list[types.Group], list[types.Group]]:
+  ) -> tuple[list[types.Group], list[types.Group], int]:
     """Collects and scores `rollout.tasks` groups over all hosts.
 
     Returns:
-      (groups to learn from, all that were played), of each this host's.
+      (groups to learn from, all that were played), of each this host's, and
+      the place of the task after them.
     """
 
     def play(tasks, times):
       return self.score(self.collect(iteration, tasks, times))
 
-    groups, played, self._next_task = gathering.gather(
-      play, self.tasks, self._next_task, self.config
-    )
-    return groups, played
+    return gathering.gather(play, self.tasks, self._next_task, self.config)
 
   def collect(
     self,
@@ -422,7 +421,7 @@ class Trainer:
 
   def _log(self, done: int, row: dict[str, float]) -> None:
     """Writes the row, then the checkpoint: a row outlives its checkpoint."""
-    row |= metrics.host()
+    row |= hosts.combine(metrics.host(), weight=1.0)
     written = self.writer.write(done, row)
     self.parts.display.row(done, written, self.config.train.iterations)
     self._logged = done

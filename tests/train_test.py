@@ -164,7 +164,7 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
 
   def order(trainer, count):
     for i in range(count):
-      trainer._gather(i)
+      trainer._next_task = trainer._gather(i)[2]
     calls = trainer.parts.collector.calls
     return [e.task.index for *_, es in calls for e in es[::4]]
 
@@ -177,7 +177,7 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
 
 def test_groups_of_equal_outcomes_are_dropped(tmp_path):
   one, collector = trainer(tmp_path)
-  groups, _ = one._gather(0)
+  groups, _, _ = one._gather(0)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = set()
@@ -210,7 +210,7 @@ def test_a_reward_that_is_no_number_is_a_failure_and_not_a_zero(tmp_path):
     return math.nan if entry.sample == 0 else some(entry, _)
 
   one, _ = trainer(tmp_path, reward=broken)
-  groups, _ = one._gather(0)
+  groups, _, _ = one._gather(0)
   for group in groups:
     reasons = [t.stop_reason for t in group.trajectories]
     assert reasons == [StopReason.REWARD_ERROR, *[StopReason.DONE] * 3]
@@ -338,7 +338,7 @@ def test_sparse_checkpoints_resume_all_the_same(tmp_path):
 @pytest.mark.parametrize('anchors', ['exact', 'turn_index', 'shuffled'])
 def test_anchors_are_those_that_the_config_names(anchors, tmp_path):
   one, _ = trainer(tmp_path, **{'advantage.anchors': anchors})
-  groups, _ = one._gather(0)
+  groups, _, _ = one._gather(0)
   turns = [one.collate(groups, i)[0] for i in (0, 0, 1)]
   np.testing.assert_array_equal(turns[0].anchor_ids, turns[1].anchor_ids)
   has = (turns[0].anchor_ids >= 0).any()
@@ -486,7 +486,7 @@ REFILL = QUIET | {'train.constant_groups': 'refill'}
 
 def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
   one, collector = trainer(tmp_path, **REFILL)
-  groups, played = one._gather(0)
+  groups, played, place = one._gather(0)
   assert len(groups) == 4 < len(played)
   assert all(group.task.index % 2 == 0 for group in groups)
   # Just as many more tasks as were missing, each time; in the run's order.
@@ -498,13 +498,14 @@ def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
     ]
   )
   assert asked[0] == 4 and asked[1:] == [4 - v for v in varying[:-1]]
-  assert one._next_task == len(played) == sum(asked)
+  assert place == len(played) == sum(asked)
+  assert one._next_task == 0  # until the update is done
 
 
 def test_refills_end_and_what_is_left_is_no_update(tmp_path):
   sets = REFILL | {'rollout.max_refills': '2'}
   one, collector = trainer(tmp_path, reward=lambda e, d: 1.0, **sets)
-  groups, played = one._gather(0)
+  groups, played, _ = one._gather(0)
   assert (len(groups), len(played), len(collector.calls)) == (4, 12, 3)
   # Of ten tasks two came again, and are not sampled with the same keys.
   names = [(e.task.index, e.sample) for *_, es in collector.calls for e in es]
@@ -532,12 +533,49 @@ def test_a_run_with_refills_resumes_bitwise(tmp_path):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+def test_interrupted_between_play_and_update_it_resumes_bitwise(
+  tmp_path, monkeypatch
+):
+  sets = {'train.iterations': '2', 'checkpoint.every': '2'}
+  one, _ = trainer(tmp_path / 'a', **sets)
+  one.run()
+  two, _ = trainer(tmp_path / 'b', **sets)
+  plain = two._explore
+
+  def explore(groups, iteration):
+    if iteration == 1:
+      raise loop.Interrupted
+    return plain(groups, iteration)
+
+  monkeypatch.setattr(two, '_explore', explore)
+  with pytest.raises(loop.Interrupted):
+    two.run()
+  three, collector = trainer(tmp_path / 'b', **sets)
+  three.run()
+  assert collector.calls[0][1] == 1  # the iteration that was cut
+  assert plain_rows(tmp_path / 'a') == plain_rows(tmp_path / 'b')
+  assert one._next_task == three._next_task
+  for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(three.state)):
+    np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_memory_is_of_the_host_that_has_most(tmp_path, monkeypatch):
+  one, _ = trainer(tmp_path)
+  told = []
+  monkeypatch.setattr(
+    train.hosts, 'combine', lambda row, **_: told.append(row) or {'host/x': 7.0}
+  )
+  one._log(1, {})
+  assert told[0]['host/rss_mb'] > 0
+  assert metrics.read(tmp_path)[-1]['host/x'] == 7.0
+
+
 def test_what_ran_out_of_tokens_is_judged_and_not_trained_on(tmp_path):
   def reason(entry, draws):
     return StopReason.LENGTH if entry.sample == 3 else StopReason.DONE
 
   one, _ = trainer(tmp_path, reason=reason, **{'train.overlong': 'drop'})
-  groups, _ = one._gather(0)
+  groups, _, _ = one._gather(0)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = {int(b) for u in dealt for x in u for b in x.row_trajectory[x.mask]}

@@ -152,13 +152,24 @@ def continuation_returns(
   return out
 
 
-def measures(extra: Mapping[str, np.ndarray]) -> dict[str, float]:
-  """What was played for comparison: how many episodes, and their return."""
+def measures(
+  groups: Sequence[types.Group], extra: Mapping[str, np.ndarray]
+) -> dict[str, float]:
+  """What was played for comparison: how many episodes, and their return.
+
+  Args:
+    groups, extra: given to `explore`, and what it returned.
+  """
   out = {}
-  for returns in extra.values():
+  for name, returns in extra.items():
+    if name == 'greedy_returns':  # told to each trajectory, played by task
+      names = [g.task.name for g in groups for _ in g.trajectories]
+      returns = returns[np.unique(names, return_index=True)[1]]
     known = returns[~np.isnan(returns)]
     out['counterfactual/episodes'] = float(known.size)
-    out['counterfactual/return'] = float(known.mean()) if known.size else 0.0
+    out['counterfactual/return'] = (
+      float(known.mean()) if known.size else float('nan')
+    )
   return out
 
 

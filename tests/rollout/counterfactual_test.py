@@ -203,12 +203,25 @@ def test_a_greedy_episode_that_failed_is_no_zero():
 
 def test_other_estimators_play_nothing():
   assert explore(fields('gigpo')) == {}
-  assert counterfactual.measures({}) == {}
+  assert counterfactual.measures([], {}) == {}
 
 
 def test_what_was_played_is_counted():
+  groups, _, _ = played()
   returns = np.array([[1.0, np.nan], [0.0, 0.5]])
-  assert counterfactual.measures({'greedy_returns': returns}) == {
-    'counterfactual/episodes': 3.0,
-    'counterfactual/return': 0.5,
-  }
+  row = counterfactual.measures(groups, {'continuation_returns': returns})
+  assert row == {'counterfactual/episodes': 3.0, 'counterfactual/return': 0.5}
+
+
+def test_a_greedy_episode_counts_once_for_all_that_compare_with_it():
+  groups, _, _ = played()
+  returns = np.array([1.0, 1.0, 0.0, 0.0])
+  row = counterfactual.measures(groups, {'greedy_returns': returns})
+  assert row == {'counterfactual/episodes': 2.0, 'counterfactual/return': 0.5}
+
+
+def test_without_an_episode_there_is_no_return():
+  groups, _, _ = played()
+  row = counterfactual.measures(groups, {'greedy_returns': np.full(4, np.nan)})
+  assert row['counterfactual/episodes'] == 0
+  assert np.isnan(row['counterfactual/return'])
