@@ -66,6 +66,8 @@ def identity(
   else:
     for leaf in jax.tree.leaves(jax.device_get(params)):
       content.update(leaf.tobytes())
+  # Hosts, which agree on a name, may have unlike numbers of them.
+  cores = runtime.num_cores() if distributed.count() == 1 else 0
   return assembly.digest(
     dict(
       version=[__version__, jax.__version__],
@@ -78,9 +80,12 @@ def identity(
       memory=dataclasses.asdict(assembly.memory(c)),
       model=c.model.to_dict(),
       sft=c.sft.to_dict(),
-      row_length=c.train.row_length,
+      train=[
+        c.train[name]
+        for name in ('row_length', 'rows', 'head_chunk', 'param_dtype')
+      ],
       lora=c.lora.to_dict() if c.lora.sft else {},
-      devices=[c.mesh.to_dict(), jax.default_backend(), runtime.num_cores()],
+      devices=[c.mesh.to_dict(), jax.default_backend(), cores],
     )
   )
 

@@ -437,6 +437,7 @@ class Trainer:
       'updates': int(self.state.updates),
       'next_task': self._next_task,
       'base': self._base,
+      'base_dtype': adapters.base_dtype(self.config, self.parts.model).name,
     }
     if 'eval/success' in row:
       meta['eval/success'] = row['eval/success']

@@ -114,15 +114,31 @@ def adapted(
   own = dataclasses.replace(model, lora=adapters.of_config(config))
   like, _ = lora.split(abstract_params(own, mesh))
   trained = saved.restore_part(step, {'params': like})['params']
+  meta = saved.meta(step)
+  # 'auto' may be another type on the device of whoever reads.
+  config = config.copy_and_resolve_references()
+  config.lora.base_dtype = meta.get('base_dtype', config.lora.base_dtype)
+  base = kept_base(config, model, mesh, run)
+  if base is None:
+    dtype = adapters.base_dtype(config, model)
+    base = adapters.frozen(first_params(config, model, mesh), dtype)
+  adapters.check(run, meta['base'], adapters.digest(base))
+  return lora.join(base, trained)
+
+
+def kept_base(
+  config: ml_collections.ConfigDict,
+  model: ModelConfig,
+  mesh: jax.sharding.Mesh,
+  run: str,
+) -> Any | None:
+  """Returns the tuned base that a run keeps; None if it keeps none."""
   dtype = adapters.base_dtype(config, model)
+  model = dataclasses.replace(model, lora=None)
   shapes = jax.tree.map(
     lambda x: x.update(dtype=dtype), abstract_params(model, mesh)
   )
-  base = adapters.kept(run, shapes)
-  if base is None:
-    base = adapters.frozen(first_params(config, model, mesh), dtype)
-  adapters.check(run, saved.meta(step)['base'], adapters.digest(base))
-  return lora.join(base, trained)
+  return adapters.kept(run, shapes)
 
 
 def _no_weights(run: str, reason: str) -> config_lib.ConfigError:

@@ -250,13 +250,20 @@ def run(config, workdir: pathlib.Path, display, stop) -> None:
       f'{fused.UNTESTED[model.attention]}; config.model.attention=xla is tested'
     )
   mesh = assembly.mesh(config)
-  params = weights.first_params(config, model, mesh)
+  tuned = None
+  if config.lora.rank and config.sft.steps and not config.lora.sft:
+    tuned = weights.kept_base(config, model, mesh, str(workdir))
+  # A run that goes on has its tuned base; caches may have been emptied.
+  if tuned is None:
+    params = weights.first_params(config, model, mesh)
+  else:
+    params = tuned
   engine = assembly.engine(config, model, language, mesh)
   collector = assembly.collector(config, engine, language, stop)
   parts = train.Parts(config, language, model, mesh, collector, display, stop)
   try:
     train.first_look(parts, params)
-    if config.sft.steps:
+    if config.sft.steps and tuned is None:
       params = finetune.run(
         config,
         str(workdir),
