@@ -212,11 +212,14 @@ def model_config(
 
 def _attending(config: ml_collections.ConfigDict, model: ModelConfig):
   """Chooses attention by device and shapes, and refuses what cannot be."""
-  shapes = model.dtype, model.head_dim, config.train.row_length
+  lengths = config.train.row_length, *config.train.shorter_rows
+  shapes = [(model.dtype, model.head_dim, length) for length in lengths]
   if model.attention == 'auto':
-    name = fused.best(jax.default_backend(), *shapes)
+    best = {fused.best(jax.default_backend(), *shape) for shape in shapes}
+    name = best.pop() if len(best) == 1 else 'xla'
     return dataclasses.replace(model, attention=name)
-  wrong = fused.faults(model.attention, *shapes)
+  wrong = [w for shape in shapes for w in fused.faults(model.attention, *shape)]
+  wrong = list(dict.fromkeys(wrong))
   if wrong:
     raise config_lib.ConfigError(f'config.model.attention: {w}' for w in wrong)
   return model

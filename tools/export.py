@@ -60,7 +60,8 @@ def export(
   """Writes model, tokenizer and chat template; returns the iteration.
 
   Raises:
-    ValueError: no run there, no such checkpoint in it, or no adapters.
+    ValueError: no run there, no such checkpoint in it, no adapters, or
+      adapters in another type than float32.
   """
   from agentrl_jax import assembly, checkpoint
   from agentrl_jax.models import peft
@@ -70,7 +71,12 @@ def export(
   model = assembly.model_config(config, tokenizer.vocab_size)
   if part != 'policy' and model.lora is None:
     raise ValueError(f'{run} has no adapters: only --part=policy is there')
-  mesh = assembly.mesh(config)
+  if part == 'adapter' and dtype != 'float32':
+    raise ValueError(
+      f'--dtype={dtype}: adapters are written as they are trained, in float32; '
+      'leave it out with --part=adapter'
+    )
+  mesh = assembly.mesh_to_play(config)
   saved = checkpoint.Checkpoints(
     str(run / 'checkpoints'), keep=1, best_metric='eval/success', read_only=True
   )

@@ -77,7 +77,7 @@ def read(metadata: Mapping[str, Any], *, at: Any = 'GGUF') -> TokenizerSpec:
     for key, value in metadata.items()
     if key.startswith('tokenizer.')
   }
-  kind, cut = said.get('model'), said.get('pre', 'gpt-2')
+  kind, cut = said.get('model'), said.get('pre')
   if kind != 'gpt2' or cut not in PRE_TOKENIZERS:
     raise ValueError(
       f'{at}: tokenizer.ggml.model={kind!r}, pre={cut!r}: only byte-level BPE '

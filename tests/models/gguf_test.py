@@ -269,6 +269,7 @@ def test_defaults_of_what_a_file_leaves_out(tmp_path):
   (
     ({'model': 'llama'}, "tokenizer.ggml.model='llama'"),
     ({'pre': 'tekken'}, "pre='tekken'"),
+    ({'pre': None}, 'pre=None'),
     ({'merges': None}, 'merges or token_type is missing'),
     ({'token_type': [1]}, 'merges or token_type is missing or too short'),
     ({'general.type': 'adapter'}, "general.type='adapter' is no model"),
