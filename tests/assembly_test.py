@@ -183,3 +183,20 @@ def test_a_digest_is_of_content_not_of_order():
   )
   assert assembly.digest({'a': 1}) != assembly.digest({'a': 2})
   assert assembly.digest({'a': 1}) != assembly.digest({'a': '1'})
+
+
+def test_attention_takes_rows_of_all_lengths(monkeypatch):
+  monkeypatch.setattr('jax.default_backend', lambda: 'tpu')
+  sets = {'train.row_length': '1024', 'rollout.max_context': '1024'}
+  for lengths, name in (
+    ('()', 'splash'),
+    ('(512,)', 'splash'),
+    ('(64,)', 'xla'),
+  ):
+    model = assembly.model_config(
+      small(**sets, **{'train.shorter_rows': lengths}), 300
+    )
+    assert model.attention == name, lengths
+  sets |= {'train.shorter_rows': '(64,)', 'model.attention': 'splash'}
+  with pytest.raises(config.ConfigError, match='multiple of 128, not 64'):
+    assembly.model_config(small(**sets), 300)

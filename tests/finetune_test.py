@@ -207,6 +207,12 @@ def test_the_name_of_a_result_is_all_that_it_depends_on(parts):
     identity(parts, **{'sft.steps': '21'}),
     identity(parts, **{'sft.optimizer.learning_rate': '1e-3'}),
     identity(parts, **{'train.row_length': '512'}),
+    identity(parts, **{'train.rows': '1'}),
+    identity(parts, **{'train.head_chunk': '7'}),
+    identity(
+      parts, **{'train.param_dtype': 'bfloat16', 'model.dtype': 'bfloat16'}
+    ),
+    identity(parts, **{'model.dtype': 'bfloat16'}),
     identity(parts, **{'rollout.memory': 'window'}),
     identity(parts, **{'rollout.thinking': 'strip'}),
   ]
