@@ -45,5 +45,5 @@ def test_the_docstring_gives_axes_and_type_of_every_field(kind):
   said = dict(re.findall(r'^ +(\w+): (\[[\w, ]+\] \w+)', kind.__doc__, re.M))
   assert list(said) == fields(kind)
   for name, text in said.items():
-    dtype = 'bool' if name.endswith('mask') else 'float32|int32'
-    assert re.fullmatch(rf'\[[BSLRT, ]+\] ({dtype})', text), text
+    dtype = 'bool' if name.endswith('mask') else 'float32|int32|int8'
+    assert re.fullmatch(rf'\[[BSLRTk, ]+\] ({dtype})', text), text

@@ -29,7 +29,7 @@ class Noise:
   """Failing tools and irrelevant notices.
 
   Attributes:
-    failing: probability that a call fails and has to be repeated, [0, 1).
+    failing: probability that a call fails and has to be repeated, [0, 1].
     notices: probability that a reply carries an irrelevant line, [0, 1].
     shared: whether the members of a group meet the same failures.
     world: what tells tasks apart.
@@ -43,8 +43,8 @@ class Noise:
   member: int = 0
 
   def __post_init__(self):
-    if not 0 <= self.failing < 1:
-      raise ValueError(f'failing_tools={self.failing}: give a number in [0, 1)')
+    if not 0 <= self.failing <= 1:
+      raise ValueError(f'failing_tools={self.failing}: give a probability')
     if not 0 <= self.notices <= 1:
       raise ValueError(f'distractors={self.notices}: give a probability')
 

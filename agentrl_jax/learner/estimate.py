@@ -80,7 +80,7 @@ class Estimator:
   def _ask(self, question, params, batches):
     """Hosts may have unlike numbers of microbatches; one with less, pads."""
     total = distributed.most(len(batches))
-    padded = [*batches, *[batches[-1]] * (total - len(batches))]
+    padded = [*batches, *batches[-1:] * (total - len(batches))]
     with fused.scope(self._attention, self._rows.mesh):
       answers = [
         question(params, sharding.put_rows(batch, self._rows))

@@ -120,10 +120,10 @@ def rerendered_history(patch, trainer):
   plain = episode.Episode.complete
   tokenizer = trainer.parts.language.tokenizer
 
-  def complete(self, tokens, logprobs, version):
+  def complete(self, tokens, logprobs, version, routes=None):
     again = tokenizer.encode(tokenizer.decode(tokens[:-1])) + [tokens[-1]]
     again = [*again, *tokens][: len(tokens)]
-    return plain(self, again, logprobs, version)
+    return plain(self, again, logprobs, version, routes)
 
   patch.setattr(episode.Episode, 'complete', complete)
 

@@ -47,7 +47,7 @@ def test_without_noise_nothing_changes():
 @pytest.mark.parametrize(
   'options, field',
   [
-    ({'failing': 1.0}, 'failing_tools'),
+    ({'failing': 1.1}, 'failing_tools'),
     ({'failing': -0.1}, 'failing_tools'),
     ({'notices': 1.5}, 'distractors'),
   ],

@@ -177,10 +177,11 @@ def test_logits_in_chunks_change_no_loss_and_no_gradient(draw_params, tied):
 
     return [jax.value_and_grad(f, has_aux=True)(weights) for f in (loss, nll)]
 
-  # Of a sum that is near zero only the absolute error is small.
-  chex.assert_trees_all_close(
-    both(0, weights), both(2, weights), rtol=2e-6, atol=2e-6
-  )
+  found = jax.tree.leaves((both(0, weights), both(2, weights)))
+  for whole, cut in zip(found[: len(found) // 2], found[len(found) // 2 :]):
+    # Sums of large terms that nearly cancel: an error of their size.
+    largest = np.abs(whole).max()
+    np.testing.assert_allclose(cut, whole, rtol=2e-6, atol=2e-6 * largest + 1e-6)
 
 
 def test_chunks_by_the_vocabulary():
