@@ -1,5 +1,6 @@
 """Fine-tuned weights are kept by content, and a stop changes none of them."""
 
+import dataclasses
 import os
 import pathlib
 import types as python_types
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from agentrl_jax import (
+  adapters,
   assembly,
   checkpoint,
   data,
@@ -17,6 +19,7 @@ from agentrl_jax import (
   metrics,
 )
 from agentrl_jax import config as config_lib
+from agentrl_jax.models import lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.rollout import loop
 
@@ -256,3 +259,38 @@ def test_divergence_is_told_with_what_to_change(parts, tmp_path):
   )
   with pytest.raises(FloatingPointError, match='sft.optimizer.learning_rate'):
     tune(parts, tmp_path / 'a', config=config)
+
+
+LORA = {'lora.rank': '2', 'lora.sft': 'true'}
+
+
+def tuned(parts, workdir, **sets):
+  """Fine-tunes a policy with adapters: (before, after)."""
+  config = load_config(**{**LORA, **sets})
+  model = dataclasses.replace(parts.model, lora=adapters.of_config(config))
+  inner = python_types.SimpleNamespace(**{**vars(parts), 'model': model})
+  before = adapters.attach(config, model, parts.params, parts.mesh)
+  return before, tune(inner, workdir, config=config)
+
+
+def test_adapters_are_tuned_and_kept_alone(parts, tmp_path):
+  before, after = tuned(parts, tmp_path / 'a')
+  assert equal(lora.base(after), parts.params)
+  assert not equal(lora.adapters(after), lora.adapters(before))
+  (first, second) = losses(tmp_path / 'a')
+  assert second[1] < first[1]
+  (kept,) = (tmp_path / 'cache' / 'sft').glob('[!.]*')
+  stored = checkpoint.read_tree(str(kept / 'params'), lora.split(after)[0])
+  assert equal(stored, lora.split(after)[0])
+  assert equal(tuned(parts, tmp_path / 'b')[1], after)
+
+
+def test_without_it_all_weights_are_tuned_whatever_adapters_follow(
+  parts, tmp_path
+):
+  whole = tune(parts, tmp_path / 'whole')
+  _, after = tuned(parts, tmp_path / 'a', **{'lora.sft': 'false'})
+  assert equal(after, whole)
+  assert len(list((tmp_path / 'cache' / 'sft').glob('[!.]*'))) == 1
+  assert identity(parts) == identity(parts, **{'lora.rank': '2'})
+  assert identity(parts) != identity(parts, **LORA)

@@ -181,7 +181,9 @@ def test_logits_in_chunks_change_no_loss_and_no_gradient(draw_params, tied):
   for whole, cut in zip(found[: len(found) // 2], found[len(found) // 2 :]):
     # Sums of large terms that nearly cancel: an error of their size.
     largest = np.abs(whole).max()
-    np.testing.assert_allclose(cut, whole, rtol=2e-6, atol=2e-6 * largest + 1e-6)
+    np.testing.assert_allclose(
+      cut, whole, rtol=2e-6, atol=2e-6 * largest + 1e-6
+    )
 
 
 def test_chunks_by_the_vocabulary():

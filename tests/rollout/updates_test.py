@@ -1,6 +1,5 @@
 """Locks which rows networks see: who is asked about, who is trained on."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,6 @@
 """tools/export.py: what it writes is the run's policy, and others load it."""
 
+import importlib.util
 import json
 import pathlib
 import subprocess
@@ -9,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from agentrl_jax import assembly, checkpoint, config
-from agentrl_jax.models import hf, params
+from agentrl_jax import adapters, assembly, checkpoint, config, weights
+from agentrl_jax.models import hf, lora, params, peft
 from agentrl_jax.text import tokenizer
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -76,3 +77,65 @@ def test_faults_are_told_in_a_line(run, tmp_path):
   assert done.returncode == 1
   assert 'no run directory' in done.stderr
   assert 'Traceback' not in done.stderr
+
+
+@pytest.fixture(scope='module')
+def adapted(run, tmp_path_factory):
+  """A run with adapters: (directory, model, params with them)."""
+  path = tmp_path_factory.mktemp('adapted')
+  settings = config.of_run(run[0])
+  settings.lora.rank = 2
+  (path / 'config.json').write_text(config.to_json(settings))
+  tok = tokenizer.load(run[0] / 'tokenizer')
+  tok.save(path / 'tokenizer')
+  model = assembly.model_config(settings, tok.vocab_size)
+  mesh = assembly.mesh(settings)
+  base = weights.first_params(settings, model, mesh)
+  whole = adapters.attach(settings, model, base, mesh)
+  trained, _ = lora.split(whole)
+  trained = jax.tree.map(lambda x: x + 0.1, trained)
+  saved = checkpoint.Checkpoints(str(path / 'checkpoints'), keep=1)
+  meta = {'base': adapters.digest(base)}
+  saved.save(3, {'params': trained, 'opt_state': np.ones(3)}, meta)
+  saved.close()
+  return path, model, lora.join(trained, base)
+
+
+def load_tool():
+  spec = importlib.util.spec_from_file_location('x', ROOT / 'tools/export.py')
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module
+
+
+def test_parts_of_a_policy_with_adapters(adapted, tmp_path):
+  path, model, whole = adapted
+  tool = load_tool()
+  for part in tool.PARTS:
+    arguments = [str(path), f'--to={tmp_path / part}', f'--part={part}']
+    assert tool.main(arguments) == 0
+    assert (tmp_path / part / 'tokenizer.json').is_file()
+  _, base = hf.load(tmp_path / 'base')
+  jax.tree.map(np.testing.assert_array_equal, base, lora.base(whole))
+  _, merged = hf.load(tmp_path / 'policy')
+  jax.tree.map(
+    lambda a, b: np.testing.assert_allclose(a, b, atol=1e-6),
+    merged,
+    lora.merge(model.lora, whole),
+  )
+  again = peft.load(tmp_path / 'adapter', model)
+  jax.tree.map(np.testing.assert_array_equal, again, lora.split(whole)[0])
+  assert not (tmp_path / 'adapter' / 'config.json').exists()
+
+
+def test_adapters_are_written_in_their_own_type(adapted, tmp_path, capsys):
+  arguments = [str(adapted[0]), f'--to={tmp_path / "x"}', '--part=adapter']
+  assert load_tool().main([*arguments, '--dtype=bfloat16']) == 1
+  assert '--dtype=bfloat16: adapters are written' in capsys.readouterr().err
+  assert not (tmp_path / 'x').exists()
+
+
+def test_a_run_without_adapters_has_none_to_export(run, tmp_path, capsys):
+  arguments = [str(run[0]), f'--to={tmp_path}', '--part=adapter']
+  assert load_tool().main(arguments) == 1
+  assert 'no adapters: only --part=policy' in capsys.readouterr().err
