@@ -1,4 +1,4 @@
-"""One command writes a catalogue; what is installed is never written as ours."""
+"""One command writes a catalogue; installed code is never written as ours."""
 
 import importlib.util
 import json
