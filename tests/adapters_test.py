@@ -122,7 +122,7 @@ def test_a_checkpoint_holds_adapters_only(run):
   assert small == 2 * 2 * 3 * 64
 
 
-@pytest.mark.parametrize('call', [3, 5])
+@pytest.mark.parametrize('call', [pytest.param(3, marks=pytest.mark.slow), 5])
 def test_resumed_it_is_the_undisturbed_run(call, run, tmp_path):
   sets = {'loss.kl_coef': '0.1'}
   two, collector = trainer(tmp_path, **sets)
