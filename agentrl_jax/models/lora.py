@@ -107,8 +107,8 @@ def linear(
 
       x·W + s·(x·A)·B
 
-  A·B is never made: at rank 8 its gradient would be a thousand times that of
-  A and B. Without an adapter it is one product, x·W.
+  A·B is never made: its gradient would be that of a whole weight, a third of a
+  backward pass. Without an adapter it is one product, x·W.
 
   Args:
     lora: of the policy; may be None where the layer has no adapters.
