@@ -99,7 +99,7 @@ def test_muon_makes_the_step_of_a_layer_orthogonal():
       'q': (2, 4, 2, 3),
       'o': (2, 2, 3, 4),
       'q_bias': (2, 2, 3),
-      'lora': {'o': {'a': (2, 2, 3, 2)}, 'q': {'b': (2, 2, 2, 3)}},
+      'lora': {'o': {'a': (2, 2, 8, 8)}, 'q': {'b': (2, 2, 2, 3)}},
     },
     'final_norm': (4,),
   }
@@ -115,7 +115,7 @@ def test_muon_makes_the_step_of_a_layer_orthogonal():
     (layers['gate'], (4, 8)),
     (layers['q'], (4, 6)),
     (layers['o'], (6, 4)),
-    (layers['lora']['o']['a'], (6, 2)),
+    (layers['lora']['o']['a'], (16, 8)),
     (layers['lora']['q']['b'], (2, 6)),
   )
   for stacked, matrix in matrices:
