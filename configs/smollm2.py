@@ -52,12 +52,12 @@ def _policy(config):
 
 
 def _episodes(config):
-  config.rollout.tasks = 8
+  config.rollout.tasks = 4
   config.rollout.group_size = 8
   config.rollout.max_turns = 6
   config.rollout.max_turn_tokens = 24
   config.rollout.max_context = 320
-  config.sampler.slots = 24
-  config.sampler.lanes = 1  # wider products: one lane of 24 beats two of 12
+  config.sampler.slots = 32
+  config.sampler.lanes = 1  # wider products: one lane of 32 beats two of 16
   config.sampler.extend_rows = 8
   config.sampler.extend_chunk = 32
