@@ -205,8 +205,9 @@ def _advantage_fields():
     options=ml_collections.ConfigDict(),  # its keyword arguments
     history_levels=1,  # anchors looked back on (hgpo's L)
     invalid_penalty=0.0,  # subtracted from a malformed turn's return
-    anchors='exact',  # exact | similarity | turn_index, shuffled (placebos)
-    similarity=0.9,  # difflib ratio of states that are one, (0, 1]
+    # exact | similarity, subsequence | turn_index, shuffled (placebos)
+    anchors='exact',
+    similarity=0.9,  # ratio from which two states are one, (0, 1]
     kl_in_reward=0.0,  # of the k1 to the reference, off each token's reward
     bootstrap='none',  # none | limit: value after a cut episode's last token
     whiten=False,  # to mean 0, std 1 over the trained turns or tokens

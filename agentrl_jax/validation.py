@@ -38,7 +38,13 @@ _CHOICES = {
     'trajectory',
     'constant',
   ),
-  'advantage.anchors': ('exact', 'similarity', 'turn_index', 'shuffled'),
+  'advantage.anchors': (
+    'exact',
+    'similarity',
+    'subsequence',
+    'turn_index',
+    'shuffled',
+  ),
   **{
     f'{part}.optimizer.name': ('adam', 'adamw', 'muon', 'sgd')
     for part in ('sft', 'train')

@@ -29,12 +29,13 @@ def exact(keys: Keys, *, num_turns: int | None = None) -> np.ndarray:
 def similarity(
   keys: Keys, threshold: float, *, num_turns: int | None = None
 ) -> np.ndarray:
-  """Gives similar keys of one group the same id, greedily.
+  """Gives similar keys of one group the same id, greedily, by difflib.
 
   A key joins the first cluster whose first member has a difflib ratio of at
   least `threshold` to it, in order of appearance (so the order matters). From
   200 characters on, difflib looks for no match at a character that is more than
-  a hundredth of the text: two long texts must share rarer ones to be alike.
+  a hundredth of the text: two long texts must share rarer ones to be alike, and
+  thousands of long texts that all differ a little take it seconds.
 
   Args:
     keys: per group, per trajectory, per turn.
@@ -43,15 +44,35 @@ def similarity(
 
   Returns:
     [B, S] int32, -1 where there is no key.
+
+  Raises:
+    ValueError: a threshold out of its range.
   """
-  if not 0 < threshold <= 1:
-    raise ValueError(f'threshold={threshold}: must be in (0, 1]')
+  return _alike(keys, threshold, num_turns, likeness.Blocks)
 
-  def clusters():
-    found, ids = likeness.Clusters(threshold), {}
-    return lambda key, new_id: ids.setdefault(found.find(key), new_id)
 
-  return _number(keys, num_turns, clusters)
+def subsequence(
+  keys: Keys, threshold: float, *, num_turns: int | None = None
+) -> np.ndarray:
+  """Gives similar keys of one group the same id, greedily, by edits.
+
+  As `similarity`, with 2 L / T for a ratio: L characters in a longest common
+  subsequence, T in both keys. It is never below difflib's, does not depend on
+  which text comes first, counts all characters alike at any length, and costs
+  a fraction.
+
+  Args:
+    keys: per group, per trajectory, per turn.
+    threshold: in (0, 1]; 1 is `exact`.
+    num_turns: S, default the longest trajectory.
+
+  Returns:
+    [B, S] int32, -1 where there is no key.
+
+  Raises:
+    ValueError: a threshold out of its range.
+  """
+  return _alike(keys, threshold, num_turns, likeness.Clusters)
 
 
 def turn_index(keys: Keys, *, num_turns: int | None = None) -> np.ndarray:
@@ -97,6 +118,22 @@ def history(anchor_ids: np.ndarray, num_levels: int) -> np.ndarray:
         if min(window) >= 0:
           out[b, t, level] = ids.setdefault(window, len(ids))
   return out
+
+
+def _alike(
+  keys: Keys,
+  threshold: float,
+  num_turns: int | None,
+  clusters: type[likeness.Clusters],
+) -> np.ndarray:
+  if not 0 < threshold <= 1:
+    raise ValueError(f'threshold={threshold}: must be in (0, 1]')
+
+  def new_group():
+    found, ids = clusters(threshold), {}
+    return lambda key, new_id: ids.setdefault(found.find(key), new_id)
+
+  return _number(keys, num_turns, new_group)
 
 
 def _number(

@@ -85,6 +85,8 @@ def turns(
     ids = anchors.shuffled(keys, dealer, num_turns=size)
   elif c.advantage.anchors == 'similarity':
     ids = anchors.similarity(keys, c.advantage.similarity, num_turns=size)
+  elif c.advantage.anchors == 'subsequence':
+    ids = anchors.subsequence(keys, c.advantage.similarity, num_turns=size)
   else:
     ids = anchors.exact(keys, num_turns=size)
   return collate.turn_batch(

@@ -1,11 +1,12 @@
-"""Which texts are as alike as difflib says, without asking it often?
+"""Which texts are alike, without comparing many?
 
-difflib's ratio is 2 M / T: M characters in matching blocks, T in both texts.
-Blocks follow each other in both texts, so that M is at most the length of the
-longest common subsequence, and that at most the characters in common: all of
-them, or the frequent ones beside a subsequence of the others. Each bound costs
-a fraction of the next; what they leave is decided by the blocks
-themselves, found as difflib finds them, until the answer is certain.
+Two ratios are offered. The share of a longest common subsequence, 2 L / T: L
+characters of it, T in both texts. And difflib's, 2 M / T: M characters in
+matching blocks. Blocks follow each other in both texts, so that M is at most L,
+and L at most the characters in common: all of them, or the frequent ones beside
+a subsequence of the others. Each bound costs a fraction of the next; what they
+leave is decided, for difflib, by the blocks themselves, found as difflib finds
+them, until the answer is certain.
 
 The characters outside a longest common subsequence are a distance, d = T - 2 L:
 a text near one cluster is far from those that this one is far from, unasked
@@ -29,8 +30,11 @@ _LESS = 1 - 1e-9  # a hair below the threshold: rounding rules nothing out
 class Clusters:
   """Texts, each with the first earlier one that it is alike to.
 
+  By the share of a longest common subsequence, `rapidfuzz`'s
+  `Indel.normalized_similarity`.
+
   Args:
-    threshold: difflib ratio from which two texts are alike.
+    threshold: ratio from which two texts are alike.
   """
 
   def __init__(self, threshold: float):
@@ -48,8 +52,8 @@ class Clusters:
   def find(self, text: str) -> int:
     """Returns the text's cluster: 0, 1, ... in order of first members.
 
-    It is the first cluster with `SequenceMatcher(None, first, text).ratio()`
-    at or above the threshold, or a new one.
+    It is the first cluster whose first member has a ratio at or above the
+    threshold to the text, or a new one.
     """
     if text not in self._known:
       self._known[text] = self._search(text)
@@ -84,13 +88,27 @@ class Clusters:
       shared = _subsequences(text, [self._firsts[i] for i in places.tolist()])
       apart[places] = totals[places] - 2 * shared
       places = places[apart[places] <= furthest[places]]
-    if len(places):
-      index = _rare(text)
-      for i in places.tolist():
-        if _alike(self._firsts[i], text, index, self._threshold):
-          return i
-    self._add(text, others, counts, apart)
-    return num
+    # Of those that are left the subsequence is known: 2 L / T.
+    ratios = (totals - apart)[places] / totals[places]
+    found = self._decide(text, places.tolist(), ratios.tolist())
+    if found is None:
+      self._add(text, others, counts, apart)
+      return num
+    return found
+
+  def _decide(
+    self, text: str, places: Sequence[int], ratios: Sequence[float]
+  ) -> int | None:
+    """Returns the first cluster that takes the text, if one does.
+
+    Args:
+      text: what is sought.
+      places: clusters that may, in order.
+      ratios: shares of the longest common subsequences.
+    """
+    del text
+    pairs = zip(places, ratios, strict=True)
+    return next((i for i, ratio in pairs if ratio >= self._threshold), None)
 
   def _count(self, text: str) -> np.ndarray:
     """Counts characters by bin."""
@@ -114,6 +132,25 @@ class Clusters:
     self._others.append(others)
     self._counts[num], self._lengths[num] = counts, len(text)
     self._apart[num, :num] = self._apart[:num, num] = apart
+
+
+class Blocks(Clusters):
+  """The same by difflib's `SequenceMatcher(None, first, text).ratio()`.
+
+  A long common subsequence is not enough: from 200 characters on, difflib looks
+  for no match at a character that is more than a hundredth of the text, so that
+  many texts which differ a little have to be compared block by block.
+  """
+
+  def _decide(
+    self, text: str, places: Sequence[int], ratios: Sequence[float]
+  ) -> int | None:
+    del ratios
+    index = _rare(text) if places else {}
+    for i in places:
+      if _alike(self._firsts[i], text, index, self._threshold):
+        return i
+    return None
 
 
 def _subsequences(text: str, others: Sequence[str]) -> np.ndarray:

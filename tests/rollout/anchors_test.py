@@ -98,14 +98,36 @@ def test_similarity_depends_on_the_order_of_appearance():
   assert anchors.similarity([[middle_first]], 0.75).tolist() == [[0, 0, 0]]
 
 
-def test_similarity_never_joins_groups_and_one_is_exact():
-  ids = anchors.similarity(KEYS, 0.01)
+@pytest.mark.parametrize('alike', [anchors.similarity, anchors.subsequence])
+def test_similarity_never_joins_groups_and_one_is_exact(alike):
+  ids = alike(KEYS, 0.01)
   assert not set(ids[:2].ravel()) & set(ids[2:].ravel()) - {-1}
-  np.testing.assert_array_equal(
-    anchors.similarity(KEYS, 1.0), anchors.exact(KEYS)
-  )
+  np.testing.assert_array_equal(alike(KEYS, 1.0), anchors.exact(KEYS))
   with pytest.raises(ValueError, match='threshold=0'):
-    anchors.similarity(KEYS, 0)
+    alike(KEYS, 0)
+
+
+def test_blocks_stand_in_a_row_and_subsequences_need_not():
+  # abxab and xaby: the longest block is xab (3), and nothing is left beside it
+  # that is equal: 2 * 3 / 9. aybzc and abc have no block longer than 1: a, b
+  # and c one after another, 2 * 3 / 8. cab and abc: ab, 2 * 2 / 6.
+  for keys, ratio in (
+    (['abxab', 'xaby'], 6 / 9),
+    (['aybzc', 'abc'], 6 / 8),
+    (['cab', 'abc'], 4 / 6),
+  ):
+    for alike in (anchors.similarity, anchors.subsequence):
+      assert alike([[keys]], ratio).tolist() == [[0, 0]]
+      assert alike([[keys]], ratio + 1e-9).tolist() == [[0, 1]]
+  # xyz is the longest block, and what stands left of it in one key and right in
+  # the other is lost: 2 * 3 / 17. a, b, c and d follow each other: 2 * 4 / 17.
+  keys = ['xyza1b2c3d', 'abcdxyz']
+  for alike, ratio in (
+    (anchors.similarity, 6 / 17),
+    (anchors.subsequence, 8 / 17),
+  ):
+    assert alike([[keys]], ratio).tolist() == [[0, 0]]
+    assert alike([[keys]], ratio + 1e-9).tolist() == [[0, 1]]
 
 
 def test_turn_index_pairs_equal_turns_of_a_group():

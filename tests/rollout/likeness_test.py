@@ -1,10 +1,11 @@
-"""Alike is what difflib says, at any length, whatever bounds rule out."""
+"""Alike is what the ratio says, at any length, whatever bounds rule out."""
 
 import difflib
 import random
 import time
 
 import pytest
+from rapidfuzz import distance
 
 from agentrl_jax.rollout import likeness
 
@@ -43,7 +44,7 @@ def test_alike_is_the_ratio_of_difflib(seed):
     thresholds = {ratio, ratio + 1e-9, ratio - 1e-9, 0.3, 0.6, 0.9, 1.0}
     for threshold in thresholds:
       if 0 < threshold <= 1:
-        clusters = likeness.Clusters(threshold)
+        clusters = likeness.Blocks(threshold)
         assert clusters.find(a) == 0
         assert (clusters.find(b) == 0) == (ratio >= threshold), (a, b)
 
@@ -81,7 +82,7 @@ def visited(seed, num=400):
 
 @pytest.mark.parametrize('threshold', [0.8, 0.95])
 def test_clusters_are_those_of_asking_difflib_each_time(threshold):
-  clusters, firsts, known = likeness.Clusters(threshold), [], {}
+  clusters, firsts, known = likeness.Blocks(threshold), [], {}
   joined = 0
   for key in visited(0, 60):
     if key not in known:
@@ -100,9 +101,73 @@ def test_clusters_are_those_of_asking_difflib_each_time(threshold):
 
 def test_the_first_cluster_that_is_alike_takes_a_text():
   # abcx is 3/4 to both; abyx joins the second: to abcd it is only 1/2.
-  clusters = likeness.Clusters(0.75)
+  clusters = likeness.Blocks(0.75)
   found = [clusters.find(t) for t in ('abcd', 'wbyx', 'abcx', 'abyx', 'abcd')]
   assert found == [0, 1, 0, 1, 0]
+
+
+def longest(a, b):
+  """The length of the longest common subsequence, by the table of 1974."""
+  row = [0] * (len(b) + 1)
+  for x in a:
+    before = 0
+    for j, y in enumerate(b):
+      before, row[j + 1] = (
+        row[j + 1],
+        before + 1 if x == y else max(row[j + 1], row[j]),
+      )
+  return row[-1]
+
+
+@pytest.mark.parametrize('seed', range(2))
+def test_a_subsequence_is_as_long_as_the_table_says(seed):
+  for a, b in pairs(seed, 40):
+    if a == b:
+      continue
+    ratio = 2 * longest(a, b) / (len(a) + len(b))
+    for threshold in {ratio, ratio + 1e-9, ratio - 1e-9, 0.3, 0.9, 1.0}:
+      if 0 < threshold <= 1:
+        clusters = likeness.Clusters(threshold)
+        assert clusters.find(a) == 0
+        assert (clusters.find(b) == 0) == (ratio >= threshold), (a, b)
+
+
+def substituted(seed, num=400, most=60):
+  """Distinct texts of 400 letters, each within `most` changes of one."""
+  draw = random.Random(seed)
+  letters = 'abcdefghijklmnopqrstuvwxyz '
+  base = draw.choices(letters, k=400)
+  for _ in range(num):
+    text = list(base)
+    for i in draw.sample(range(400), draw.randint(0, most)):
+      text[i] = draw.choice(letters)
+    yield ''.join(text)
+
+
+def test_clusters_by_subsequence_are_those_of_comparing_all():
+  clusters, firsts = likeness.Clusters(0.9), []
+  for key in substituted(0, 120):
+    ratios = [distance.Indel.normalized_similarity(f, key) for f in firsts]
+    close = [i for i, ratio in enumerate(ratios) if ratio >= 0.9 - 1e-12]
+    expected = close[0] if close else len(firsts)
+    if not close:
+      firsts.append(key)
+    assert clusters.find(key) == expected
+  assert 20 < len(firsts) < 100
+
+
+def test_difflib_is_blind_to_frequent_characters_and_subsequences_are_not():
+  # 20 of 400 letters changed: 2 * 380 / 800 = 0.95. difflib knows letters that
+  # stand there at most 400 / 100 + 1 = 5 times, and here no other does.
+  letters = [*('abcdefgh' * 50)]
+  text = ''.join(letters)
+  letters[10::20] = '#' * 20
+  changed = ''.join(letters)
+  assert difflib.SequenceMatcher(None, text, changed).ratio() < 0.1
+  for clusters, found in ((likeness.Clusters, 0), (likeness.Blocks, 1)):
+    known = clusters(0.95)
+    assert known.find(text) == 0
+    assert known.find(changed) == found
 
 
 def test_common_prefix_by_halves():
@@ -127,7 +192,7 @@ def test_a_group_costs_as_much_as_few_questions(threshold):
 
   def clustered():
     for keys in groups:
-      clusters = likeness.Clusters(threshold)
+      clusters = likeness.Blocks(threshold)
       for key in keys:
         clusters.find(key)
 
