@@ -17,6 +17,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -30,6 +31,7 @@ _WARM = (
   *('random', 're', 'statistics', 'string', 'textwrap', 'typing', 'linecache'),
 )
 _SPARES = 2  # supervisors that are ready
+_PAUSE_S = 0.05  # before one that died waiting is replaced: it may happen again
 USERS = 256  # that one server takes turns with, as root
 
 
@@ -41,7 +43,8 @@ def first_user(pid: int) -> int:
 def serve(control: int, base: str, backend: str) -> None:
   """Answers calls until the other end of `control` is closed.
 
-  Spare supervisors wait in their namespaces, and each call takes one.
+  Spare supervisors wait in their namespaces, and each call takes one. One that
+  dies while it waits (killed from outside, say) is replaced as well.
 
   Args:
     control: a socket that brings sockets.
@@ -58,14 +61,13 @@ def serve(control: int, base: str, backend: str) -> None:
   spot = os.path.join(base, 'root')
   os.mkdir(spot)
   first = first_user(os.getpid())
-  taken, took = os.pipe()
   poll = select.poll()
   poll.register(control, select.POLLRDHUP)
-  poll.register(taken, select.POLLIN)
-  number, spares, events = 0, _SPARES, {}
+  number, spares, events = 0, [], {}
   while control not in events:
-    for _ in range(spares):
+    while len(spares) < _SPARES:
       number += 1
+      taken, took = os.pipe()
       if not os.fork():
         try:
           os.close(taken)
@@ -73,8 +75,16 @@ def serve(control: int, base: str, backend: str) -> None:
           _wait(control, took, spot, uid, backend)
         finally:
           os._exit(0)
+      os.close(took)
+      spares.append(taken)
+      poll.register(taken, select.POLLIN)
     events = dict(poll.poll())
-    spares = len(os.read(taken, 64)) if taken in events else 0
+    for taken in set(spares) & set(events):
+      if not os.read(taken, 1):
+        time.sleep(_PAUSE_S)
+      poll.unregister(taken)
+      os.close(taken)
+      spares.remove(taken)
   tree.remove(base)
 
 
@@ -84,7 +94,7 @@ def _wait(
   """Is a spare supervisor: prepares, waits for a call, runs it, answers.
 
   With namespaces it prepares a world, and process 1 of that does the rest. A
-  fault of ours is an answer as well.
+  fault of ours is an answer as well. To `took` it writes that it has a call.
   """
   signal.signal(signal.SIGCHLD, signal.SIG_DFL)
   kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)

@@ -13,7 +13,7 @@ import time
 import pytest
 
 from agentrl_jax.envs import sandbox
-from agentrl_jax.envs.sandbox import client
+from agentrl_jax.envs.sandbox import client, zygote
 
 BACKENDS = [name for name in sandbox.BACKENDS if not sandbox.trial(name)]
 
@@ -113,6 +113,26 @@ def test_a_server_without_an_answer_is_replaced(backend, monkeypatch):
   monkeypatch.undo()
   assert sandbox.run('echo up', backend=backend).output == 'up\n'
   assert client.server(backend) is not server
+
+
+def children(pid):
+  path = pathlib.Path(f'/proc/{pid}/task/{pid}/children')
+  return path.read_text().split()
+
+
+def test_supervisors_that_die_waiting_are_replaced(backend):
+  sandbox.run('true', backend=backend)
+  server = client.server(backend)
+  wait_until(lambda: len(children(server._process.pid)) == zygote._SPARES)
+  killed = children(server._process.pid)
+  for pid in killed:
+    os.kill(int(pid), signal.SIGKILL)
+  wait_until(
+    lambda: len(set(children(server._process.pid)) - set(killed)) == 2,
+    seconds=5.0,
+  )
+  assert sandbox.run('echo up', backend=backend).output == 'up\n'
+  assert client.server(backend) is server
 
 
 def test_close_leaves_nothing(backend):
