@@ -98,6 +98,7 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
     file.truncate(0)
     file.write(str(os.getpid()))
     file.flush()
+    os.fsync(file.fileno())  # other hosts of a run read it over the network
     yield
 
 

@@ -46,7 +46,8 @@ def supervise(
   """Runs the worker to its end.
 
   Args:
-    command: of the worker, which calls `follow_parent`.
+    command: of the worker, which calls `follow_parent` with the id of this
+      process.
     workdir: run directory, for the last checkpoint.
     who: this process, in words, such as 'process 1 of 2'.
     environment: of the worker; None = this process's.
@@ -129,16 +130,20 @@ def checkpoints(workdir: str | os.PathLike[str]) -> list[int]:
   return sorted(int(path.name) for path in found if path.name.isdigit())
 
 
-def follow_parent() -> None:
-  """Asks the kernel to end this process (SIGTERM) when its parent is gone."""
+def follow_parent(parent: int) -> None:
+  """Asks the kernel to end this process (SIGTERM) when its parent is gone.
+
+  Args:
+    parent: its process id, as it told itself: who is asked here would be
+      another if it has died already, and this process ends then.
+  """
   if not sys.platform.startswith('linux'):
     return
   import ctypes
 
-  parent = os.getppid()
   pr_set_pdeathsig = 1
   ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
-  if os.getppid() != parent:  # it went in between
+  if os.getppid() != parent:  # it went before
     os.kill(os.getpid(), signal.SIGTERM)
 
 

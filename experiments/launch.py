@@ -40,7 +40,7 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, dict[str, str]]:
   parser.add_argument('--config', required=True, help='file in configs/')
   parser.add_argument('--workdir', default='', help='run directory')
   parser.add_argument('--display', default='auto', choices=display_lib.KINDS)
-  parser.add_argument('--worker', action='store_true', help=argparse.SUPPRESS)
+  parser.add_argument('--worker', type=int, default=0, help=argparse.SUPPRESS)
   flags, rest = parser.parse_known_args(argv)
   overrides, faults = {}, []
   for text in rest:
@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> int:
   if config.distributed.coordinator and not flags.worker:
     number = config.distributed.process_id
     return supervisor.supervise(
-      [sys.executable, __file__, '--worker', *argv],
+      [sys.executable, __file__, f'--worker={os.getpid()}', *argv],
       workdir,
       who='a process' if number < 0 else f'process {number}',
     )
@@ -79,7 +79,7 @@ def work(flags: argparse.Namespace, config, workdir: pathlib.Path) -> int:
   """Does the run in this process; returns the exit code."""
   stop = runtime.Stop()
   if flags.worker:
-    supervisor.follow_parent()
+    supervisor.follow_parent(flags.worker)
   runtime.tune_allocator()
   display_lib.quiet_logs()
   with (
@@ -201,9 +201,11 @@ def check(config) -> None:
 def owner(workdir: pathlib.Path) -> str:
   """Who holds the run directory, as this host sees it."""
   lock, patience = workdir / '.lock', time.monotonic() + 10
-  while not lock.exists() and time.monotonic() < patience:
+  while time.monotonic() < patience:
+    if lock.exists() and (text := lock.read_text()):
+      return text
     time.sleep(0.1)  # a shared disk may show it late
-  return lock.read_text() if lock.exists() else 'nobody'
+  return 'nobody'
 
 
 def host_facts() -> dict:

@@ -16,7 +16,7 @@ from agentrl_jax import supervisor
 def parent() -> int:
   index, workdir = sys.argv[2:4]
   return supervisor.supervise(
-    [sys.executable, __file__, *sys.argv[1:], 'worker'],
+    [sys.executable, __file__, *sys.argv[1:], 'worker', str(os.getpid())],
     workdir,
     who=f'process {index} of 2',
   )
@@ -25,7 +25,7 @@ def parent() -> int:
 def worker() -> int:
   from agentrl_jax import distributed
 
-  supervisor.follow_parent()
+  supervisor.follow_parent(int(sys.argv[-1]))
   distributed.initialize(
     coordinator=sys.argv[1],
     num_processes=2,
@@ -45,7 +45,7 @@ def worker() -> int:
 
 
 if __name__ == '__main__':
-  is_worker = sys.argv[-1] == 'worker'
+  is_worker = 'worker' in sys.argv
   code = worker() if is_worker else parent()
   sys.stdout.flush()
   os._exit(code)  # what JAX does at exit would wait for the other

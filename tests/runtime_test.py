@@ -37,6 +37,20 @@ def test_lock_refuses_a_second_process_and_goes_with_a_killed_one(tmp_path):
     assert (tmp_path / 'run' / '.lock').read_text() == str(os.getpid())
 
 
+def test_who_holds_it_is_on_the_disk_before_the_run_goes_on(
+  tmp_path, monkeypatch
+):
+  """A shared disk shows other hosts what was synced, not what was flushed."""
+  synced = []
+
+  def fsync(number):
+    synced.append(os.pread(number, 99, 0).decode())
+
+  monkeypatch.setattr(os, 'fsync', fsync)
+  with runtime.locked(tmp_path):
+    assert synced == [str(os.getpid())]
+
+
 def test_lock_is_given_back(tmp_path):
   for _ in range(2):
     with (

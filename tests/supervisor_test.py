@@ -136,7 +136,7 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path):
   worker = (
     'import os, time\n'
     'from agentrl_jax import supervisor\n'
-    'supervisor.follow_parent()\n'
+    'supervisor.follow_parent(os.getppid())\n'
     'print(os.getpid(), flush=True)\n'
     'time.sleep(60)\n'
   )
@@ -147,6 +147,20 @@ def test_a_worker_does_not_outlive_its_parent(tmp_path):
   while alive(int(number)) and time.monotonic() < end:
     time.sleep(0.02)
   assert not alive(int(number))
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='asks the Linux kernel')
+def test_a_worker_whose_parent_was_gone_before_it_looked_ends():
+  worker = (
+    'import os\n'
+    'from agentrl_jax import supervisor\n'
+    'supervisor.follow_parent(os.getpid())\n'  # not its parent, surely
+    'print("goes on")\n'
+  )
+  done = subprocess.run(
+    [sys.executable, '-c', worker], stdout=subprocess.PIPE, text=True
+  )
+  assert (done.returncode, done.stdout) == (-signal.SIGTERM, '')
 
 
 def alive(number):

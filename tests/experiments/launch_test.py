@@ -122,11 +122,19 @@ def test_only_a_lost_process_is_a_reason_to_try_again(
     raise error
 
   monkeypatch.setattr(command, 'attempt', attempt)
-  monkeypatch.setattr(supervisor, 'follow_parent', lambda: None)
+  monkeypatch.setattr(supervisor, 'follow_parent', lambda _: None)
   monkeypatch.setattr(command.runtime, 'tune_allocator', lambda: None)
   monkeypatch.setattr(command.display_lib, 'quiet_logs', lambda: None)
-  flags = argparse.Namespace(worker=True, display='plain', config='c')
+  flags = argparse.Namespace(worker=7, display='plain', config='c')
   assert command.work(flags, None, tmp_path) == code
+
+
+def test_a_lock_that_is_still_empty_is_waited_for(tmp_path, monkeypatch):
+  command = load(ROOT / 'experiments' / 'launch.py')
+  lock = tmp_path / '.lock'
+  lock.touch()
+  monkeypatch.setattr(command.time, 'sleep', lambda _: lock.write_text('7'))
+  assert command.owner(tmp_path) == '7'
 
 
 def test_rows_have_the_names_of_the_api(whole):
