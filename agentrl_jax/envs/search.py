@@ -8,12 +8,11 @@ citation of a document that says so and that the rule of evidence believes.
 import dataclasses
 import functools
 import re
-import sqlite3
 from collections.abc import Generator, Mapping
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, scripted, search_corpus
+from agentrl_jax.envs import base, database, scripted, search_corpus
 
 _TEXT = {'type': 'string'}
 TOOLS = (
@@ -42,22 +41,21 @@ _WORD = re.compile(r'\w+')
 @functools.lru_cache(maxsize=search_corpus.CORPORA)
 def _index(seed: int, disputed: float) -> bytes:
   """The full-text index of a corpus, serialized."""
-  database = sqlite3.connect(':memory:')
-  database.execute('CREATE VIRTUAL TABLE documents USING fts5(title, text)')
-  database.executemany(
-    'INSERT INTO documents(rowid, title, text) VALUES(?, ?, ?)',
-    [
-      (number, document.title, '. '.join(document.claims))
-      for number, document in enumerate(search_corpus.corpus(seed, disputed))
-    ],
-  )
-  database.commit()
-  blob = database.serialize()
-  database.close()
-  return blob
+  told = [
+    (number, document.title, '. '.join(document.claims))
+    for number, document in enumerate(search_corpus.corpus(seed, disputed))
+  ]
+
+  def fill(index):
+    index.execute('CREATE VIRTUAL TABLE documents USING fts5(title, text)')
+    index.executemany(
+      'INSERT INTO documents(rowid, title, text) VALUES(?, ?, ?)', told
+    )
+
+  return database.packed(fill)
 
 
-class SearchEnv(scripted.ScriptedEnv):
+class SearchEnv(database.DatabaseEnv):
   """Search, open, cite, answer.
 
   Args:
@@ -88,20 +86,12 @@ class SearchEnv(scripted.ScriptedEnv):
   def __init__(self, *, citations: bool = True):
     super().__init__()
     self._citations = citations
-    self._database = None
 
   def state_key(self) -> str | None:
     """What was opened, in which documents claims were cited, last reply."""
     opened = ' '.join(sorted(self._opened)) or '-'
     cited = '; '.join(sorted(f'{d} {c}' for d, c in self._cited)) or '-'
     return f'opened {opened}\ncited {cited}\n{self._last}'
-
-  def close(self) -> None:
-    """Frees the index."""
-    super().close()
-    if self._database is not None:
-      self._database.close()
-      self._database = None
 
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
@@ -178,8 +168,10 @@ class SearchEnv(scripted.ScriptedEnv):
 
   def _acquire(self) -> None:
     self._documents = search_corpus.corpus(*self._where)
-    self._database = sqlite3.connect(':memory:', check_same_thread=False)
-    self._database.deserialize(_index(*self._where))
+    super()._acquire()
+
+  def _blob(self) -> bytes:
+    return _index(*self._where)
 
   def _judge(self, text: str) -> float:
     del text

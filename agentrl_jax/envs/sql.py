@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.envs import base, scripted, sql_data
+from agentrl_jax.envs import base, database, scripted, sql_data
 
 _TEXT = {'type': 'string'}
 TOOLS = (
@@ -144,7 +144,7 @@ def _same(part: str, value: Any) -> bool:
     return False
 
 
-class SqlEnv(scripted.ScriptedEnv):
+class SqlEnv(database.DatabaseEnv):
   """Explore the schema, query, answer.
 
   Args:
@@ -157,7 +157,6 @@ class SqlEnv(scripted.ScriptedEnv):
   task_defaults = sql_data.TASK_DEFAULTS
   generate = staticmethod(sql_data.generate)
   disjoint_splits = True  # some questions recur
-  held = ('_database',)
   rates = {
     'wrong_query': 0.5,  # looks right, asks something else
     'misspelt': 0.05,  # a column that does not exist, then the right query
@@ -179,19 +178,11 @@ class SqlEnv(scripted.ScriptedEnv):
     if not 3 <= rows <= 20:  # answers have up to 3 rows
       raise ValueError(f'rows={rows}: give 3-20')
     self._rows = rows
-    self._database = None
 
   def state_key(self) -> str | None:
     """What of the schema was seen, the last query, the last reply."""
     known = ' '.join(sorted(self._known)) or '-'
     return f'known {known}\nquery {self._query}\n{self._last}'
-
-  def close(self) -> None:
-    """Frees the database."""
-    super().close()
-    if self._database is not None:
-      self._database.close()
-      self._database = None
 
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
@@ -263,26 +254,29 @@ class SqlEnv(scripted.ScriptedEnv):
     return task.data['question']
 
   def _acquire(self) -> None:
-    self._database = sql_data.connect(self._store)
+    super()._acquire()
     self._database.execute('PRAGMA query_only=ON')
     for limit, value in _LIMITS.items():
       self._database.setlimit(limit, value)
 
+  def _blob(self) -> bytes:
+    return sql_data.store(self._store)
+
   def _select(self, sql: str) -> list[tuple]:
     """Executes under the authorizer and a budget."""
-    database, budget = self._database, Budget()
-    database.create_function('like', 2, budget.like)
-    database.set_authorizer(authorize)
-    database.set_progress_handler(lambda: budget.spend(_STEPS), _STEPS)
+    store, budget = self._database, Budget()
+    store.create_function('like', 2, budget.like)
+    store.set_authorizer(authorize)
+    store.set_progress_handler(lambda: budget.spend(_STEPS), _STEPS)
     try:
-      return database.execute(sql).fetchmany(self._rows + 1)
+      return store.execute(sql).fetchmany(self._rows + 1)
     except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
       if budget.left < 0:
         raise base.ToolError('the query takes too long') from error
       raise base.ToolError(_explain(str(error))) from error
     finally:
-      database.set_progress_handler(None, 0)
-      database.set_authorizer(None)
+      store.set_progress_handler(None, 0)
+      store.set_authorizer(None)
 
   def _judge(self, text: str) -> float:
     del text

@@ -13,6 +13,8 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
+from agentrl_jax.envs import database
+
 CITIES = ('Berlin', 'Lagos', 'Lima', 'Osaka', 'Oslo', 'Quito')
 CATEGORIES = ('books', 'garden', 'music', 'sport', 'toys')
 PEOPLE = tuple(
@@ -131,14 +133,18 @@ _RANKED = re.compile(
 
 @functools.lru_cache(maxsize=STORES)
 def store(seed: int) -> bytes:
-  """Builds a store's database, serialized: opening it anew is quick."""
+  """Builds a store's database, see `database.packed`."""
   draw = random.Random(f'store {seed}')
-  database = sqlite3.connect(':memory:')
-  database.executescript(_SCHEMA)
+  return database.packed(lambda made: _fill(made, draw))
+
+
+def _fill(made: sqlite3.Connection, draw: random.Random) -> None:
+  """Creates the tables of a store and draws their rows."""
+  made.executescript(_SCHEMA)
 
   def fill(table, rows):
     marks = ','.join('?' * len(COLUMNS[table]))
-    database.executemany(
+    made.executemany(
       f'INSERT INTO {table} VALUES({marks})',
       [(number, *row) for number, row in enumerate(rows, 1)],
     )
@@ -165,23 +171,12 @@ def store(seed: int) -> bytes:
     [(*pair, draw.randint(1, 5), draw.choice(years)) for pair in pairs(120)],
   )
   fill('reviews', [(*pair, draw.randint(1, 5)) for pair in pairs(60)])
-  database.commit()
-  blob = database.serialize()
-  database.close()
-  return blob
-
-
-def connect(seed: int) -> sqlite3.Connection:
-  """Opens a copy of a store in memory."""
-  database = sqlite3.connect(':memory:', check_same_thread=False)
-  database.deserialize(store(seed))
-  return database
 
 
 @functools.lru_cache(maxsize=4)
 def _reader(seed: int) -> sqlite3.Connection:
   """A connection for gold queries while tasks are drawn."""
-  return connect(seed)
+  return database.opened(store(seed))
 
 
 def generate(
@@ -226,16 +221,16 @@ def generate(
       }
 
 
-def is_clear(database: sqlite3.Connection, gold: str) -> bool:
+def is_clear(made: sqlite3.Connection, gold: str) -> bool:
   """Says whether a gold query has an answer, and no tie for it."""
-  rows = database.execute(gold).fetchall()
+  rows = made.execute(gold).fetchall()
   if not rows or any(value in (None, 0) for row in rows for value in row):
     return False
   ranked = _RANKED.fullmatch(gold)
   if ranked is None:
     return True
   limit = int(ranked['limit'])
-  measures = database.execute(
+  measures = made.execute(
     f'SELECT {ranked["measure"]} FROM {ranked["body"]} '
     f'ORDER BY 1{ranked["order"]} LIMIT {limit + 1}'
   ).fetchall()

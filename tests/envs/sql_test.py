@@ -7,7 +7,7 @@ import time
 import pytest
 
 from agentrl_jax import types
-from agentrl_jax.envs import contract, scripted, sql, sql_data
+from agentrl_jax.envs import contract, database, scripted, sql, sql_data
 
 
 @pytest.mark.parametrize('options', [{}, {'rows': 3, 'levels': (1,)}])
@@ -166,20 +166,18 @@ def test_tasks_are_clear_and_every_template_comes_up():
   for seed in range(300):
     data = sql_data.generate(seed)
     seen.add(data['question'].split()[0] + data['gold'][:24])
-    database = sql_data.connect(data['store'])
-    assert sql_data.is_clear(database, data['gold'])
-    database.close()
+    store = database.opened(sql_data.store(data['store']))
+    assert sql_data.is_clear(store, data['gold'])
+    store.close()
   assert len(seen) >= 9
   levels = {sql_data.generate(s, levels=(2,))['level'] for s in range(20)}
   assert levels == {2}
 
 
 def test_ties_and_empty_answers_are_not_clear():
-  database = sqlite3.connect(':memory:')
-  database.execute('CREATE TABLE t(name TEXT, x INTEGER)')
-  database.executemany(
-    'INSERT INTO t VALUES(?,?)', [('a', 1), ('b', 3), ('c', 3)]
-  )
+  made = sqlite3.connect(':memory:')
+  made.execute('CREATE TABLE t(name TEXT, x INTEGER)')
+  made.executemany('INSERT INTO t VALUES(?,?)', [('a', 1), ('b', 3), ('c', 3)])
   for gold, clear in (
     ('SELECT name FROM t ORDER BY x LIMIT 1', True),
     ('SELECT name FROM t ORDER BY x DESC LIMIT 1', False),  # b and c
@@ -188,19 +186,19 @@ def test_ties_and_empty_answers_are_not_clear():
     ('SELECT SUM(x) FROM t WHERE name="d"', False),
     ('SELECT x FROM t WHERE name="a"', True),
   ):
-    assert sql_data.is_clear(database, gold) == clear, gold
-  database.close()
+    assert sql_data.is_clear(made, gold) == clear, gold
+  made.close()
 
 
 def test_spoilt_queries_run_and_mostly_answer_otherwise():
   draw, differ = random.Random(0), 0
   for seed in range(60):
     data = sql_data.generate(seed)
-    database = sql_data.connect(data['store'])
+    store = database.opened(sql_data.store(data['store']))
     wrong = sql_data.spoil(data['gold'], draw)
-    both = [database.execute(q).fetchall() for q in (data['gold'], wrong)]
+    both = [store.execute(q).fetchall() for q in (data['gold'], wrong)]
     differ += both[0] != both[1]
-    database.close()
+    store.close()
   assert differ >= 48
 
 
