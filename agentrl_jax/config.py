@@ -74,7 +74,9 @@ def _world_fields():
     env=dict(
       name='flight',  # a name in ENVS or 'package.module:Class'
       options=ml_collections.ConfigDict(),  # keyword arguments of the env
+      curriculum='none',  # none | pass_rate: how often levels are trained on
       workers=0,  # threads that step environments; 0 = in the loop itself
+      isolation='none',  # none | process (one an episode) | ray (actors)
       deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
     ),
     text=dict(

@@ -21,6 +21,7 @@ _CHOICES = {
   'model.expert_compute': ('auto', 'dense', 'grouped', 'ragged'),
   'rollout.long_prompt': ('refuse', 'drop', 'truncate'),
   'rollout.long_observation': ('stop', 'truncate'),
+  'env.curriculum': ('none', 'pass_rate'),
   'train.constant_groups': ('keep', 'drop', 'refill'),
   'train.overlong': ('keep', 'drop'),
   'train.param_dtype': ('float32', 'bfloat16'),
@@ -38,6 +39,7 @@ _CHOICES = {
     'trajectory',
     'constant',
   ),
+  'env.isolation': ('none', 'process', 'ray'),
   'advantage.anchors': (
     'exact',
     'similarity',
@@ -299,6 +301,11 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
     len(c.rewards) > 0 and all(map(is_part, c.rewards)),
     'config.rewards: a non-empty tuple of (name, weight) or '
     '(name, weight, options)',
+  )
+  check(
+    c.env.isolation not in ('process', 'ray') or c.env.workers > 0,
+    f'config.env.isolation={c.env.isolation!r}: needs config.env.workers of at '
+    'least 1, the threads that wait for answers',
   )
   return faults
 

@@ -12,6 +12,7 @@ import pytest
 import rollout_fakes as made
 
 from agentrl_jax import sharding, types
+from agentrl_jax.envs import remote
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import breaker, loop
@@ -63,6 +64,12 @@ def test_order_of_arrival_changes_nothing(seed):
     engine = made.FakeEngine(made.draw_text, num_slots=slots, seed=seed)
     played = play(engine=engine, make_env=random_delays(seed), workers=4)
     assert played == reference()
+
+
+def test_in_processes_of_their_own_episodes_are_the_same():
+  maker = remote.Maker(made.EchoEnv, 'process', 60.0)
+  played = play(entries(2, 2), make_env=maker, workers=3)
+  assert played == play(entries(2, 2))
 
 
 def test_every_entry_is_played_once_in_order():
