@@ -33,6 +33,7 @@ from agentrl_jax.rollout import (
   audit,
   counterfactual,
   credit,
+  curriculum,
   dependence,
   evaluation,
   gathering,
@@ -119,6 +120,7 @@ class Trainer:
     if self._base:
       parts.display.note(adapters.sizes(self.state, params))
     self._next_task = 0  # its place in the order of the run
+    self._order = curriculum.make(c, self.tasks)
     kind = metrics.Writer if distributed.is_first() else metrics.Mute
     self.writer = kind(workdir, tensorboard=c.log.tensorboard, start=start)
     self._checkpoints = checkpoint.Checkpoints(
@@ -190,6 +192,7 @@ class Trainer:
     clock.lap('estimate')
     row |= self.update(updates, extras)
     self._next_task = place  # not before: an interrupt saves it
+    row |= self._order.learn(played)
     clock.lap('update')
     row |= self._measure(played)
     row |= earned.measures
@@ -200,11 +203,11 @@ class Trainer:
     row['train/tokens_per_s'] = (
       row['rollout/sampled_tokens'] / row['time/iteration_s']
     )
-    self._write_trajectories(iteration + 1, _flat(groups), earned, turns)
+    self._write_trajectories(iteration + 1, groups, earned, turns)
     row |= self._watch.see(iteration + 1, row)
     evidence = examine.Evidence(
       iteration=iteration,
-      trajectories=_flat(groups),
+      trajectories=selection.flat(groups),
       turns=turns,
       updates=updates,
       row=row,
@@ -220,12 +223,12 @@ class Trainer:
 
   def _conclude(self, played, evidence) -> dict[str, float]:
     """Says whether this host can go on from an iteration."""
-    self._check_failures(_flat(played))
+    self._check_failures(selection.flat(played))
     return self.doctor.examine(evidence)
 
   def _measure(self, groups: Sequence[types.Group]) -> dict[str, float]:
     """What an iteration's episodes look like."""
-    trajectories = _flat(groups)
+    trajectories = selection.flat(groups)
     row = measures.summarize(trajectories)
     row |= measures.reward_means(trajectories, self._reward_weights)
     row |= rewards.measures(self._reward_parts)
@@ -254,7 +257,8 @@ class Trainer:
     def play(tasks, times):
       return self.score(self.collect(iteration, tasks, times))
 
-    return gathering.gather(play, self.tasks, self._next_task, self.config)
+    place, take = self._next_task, self._order.take
+    return gathering.gather(play, self.tasks, place, self.config, take)
 
   def collect(
     self,
@@ -313,8 +317,8 @@ class Trainer:
     self, groups: Sequence[types.Group], iteration: int
   ) -> tuple[TurnBatch, credit.Lines]:
     """Lays out turns with their groups and states, and sampled tokens."""
-    c = self.config.rollout
-    lines = credit.lines(_flat(groups), c.max_turns * c.max_turn_tokens)
+    c, flat = self.config.rollout, selection.flat(groups)
+    lines = credit.lines(flat, c.max_turns * c.max_turn_tokens)
     return credit.turns(groups, self.config, iteration), lines
 
   def estimate(
@@ -402,7 +406,7 @@ class Trainer:
     if not c.watch.every or iteration % c.watch.every:
       return {}
     return dependence.measure(
-      _flat(groups),
+      selection.flat(groups),
       functools.partial(self._scorer.logprobs, self._params),
       num_tasks=c.watch.tasks,
       row_length=c.train.row_length,
@@ -436,6 +440,7 @@ class Trainer:
       'step': done,
       'updates': int(self.state.updates),
       'next_task': self._next_task,
+      'curriculum': self._order.state(),
       'base': self._base,
       'base_dtype': adapters.base_dtype(self.config, self.parts.model).name,
     }
@@ -453,18 +458,19 @@ class Trainer:
     self.state, meta = self._checkpoints.restore(latest, self.state)
     adapters.check(self.workdir, meta.get('base', ''), self._base)
     self._next_task = int(meta['next_task'])
+    self._order.restore(meta['curriculum'])
     self._saved = self._logged = latest
     self.writer.truncate(latest)
     self._watch.replay(metrics.read(self.workdir))
     self.parts.display.note(f'resumed after iteration {meta["step"]}')
     return int(meta['step'])
 
-  def _write_trajectories(self, done, trajectories, earned, turns):
+  def _write_trajectories(self, done, groups, earned, turns):
     limit = self.config.log.trajectories
     store.write(
       self.workdir,
       done,
-      trajectories,
+      selection.flat(groups),
       advantages=earned.by_turn,
       anchors=turns.anchor_ids,
       kind=hosts.kind('train'),
@@ -491,7 +497,3 @@ def first_look(parts: Parts, params: Any) -> None:
 
 def _num_updates(c: ml_collections.ConfigDict) -> int:
   return c.train.iterations * c.train.epochs * c.train.minibatches
-
-
-def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
-  return [t for group in groups for t in group.trajectories]

@@ -68,6 +68,14 @@ def test_siblings_of_the_main_job_differ_in_what_they_say():
   [
     ({'rewards': "(('outcom', 1.0),)"}, 'config.rewards'),
     ({'env.options': "{'wings': 2}"}, 'wings'),
+    (
+      {
+        'env.name': 'mix',
+        'env.options': "{'weights': {'repair': 1, 'sql': 1}}",
+        'env.deadline_s': '20',
+      },
+      'above the wall_s=20.0',
+    ),
     ({'text.style': 'tiny+xlm'}, "did you mean 'xml'"),
     ({'advantage.options.scale': 'iqr'}, "scale='iqr'"),
     ({'advantage.options.sharp': '1'}, "'sharp'"),

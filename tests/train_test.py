@@ -93,7 +93,9 @@ def panels():
   patch.setattr(
     assembly,
     'tasks',
-    lambda config, split: [types.Task('echo', split, i, {}) for i in range(10)],
+    lambda config, split: [
+      types.Task('echo', split, i, {'level': i % 2}) for i in range(10)
+    ],
   )
   yield
   patch.undo()
@@ -538,8 +540,9 @@ def test_interrupted_between_play_and_update_it_resumes_bitwise(
 ):
   sets = {
     'checkpoint.every': '2',
+    'env.curriculum': 'pass_rate',
     'eval.every': '0',
-    'train.iterations': '2',
+    'train.iterations': '3',
   }
   one, _ = trainer(tmp_path / 'a', **sets)
   one.run()
@@ -560,6 +563,7 @@ def test_interrupted_between_play_and_update_it_resumes_bitwise(
   assert collector.calls[0][:2] == ('train', 1)
   assert plain_rows(tmp_path / 'a') == plain_rows(tmp_path / 'b')
   assert one._next_task == three._next_task
+  assert one._order.state() == three._order.state()
   for a, b in zip(jax.tree.leaves(one.state), jax.tree.leaves(three.state)):
     np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 

@@ -171,6 +171,11 @@ class ToolEnv:
     del task
     return 1.0
 
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """How hard a task is, from 1 on: what a curriculum draws by."""
+    return data.get('level', 1)
+
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
     """A task that differs in hidden state only, None if nothing is hidden."""

@@ -157,6 +157,17 @@ class DeskEnv(scripted.ScriptedEnv):
     seen = ' '.join(sorted(self._seen)) or '-'
     return f'told {told}\nseen {seen}\n{self._last}'
 
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """2 where a reason or another item has to be asked for, else 1."""
+    customer = data['customer']
+    order = data['orders'][customer['order']]
+    if customer['email'] != order['email']:
+      return 1
+    if customer['want'] == 'refund':
+      return 1 + is_reason_needed(order)
+    return 1 + (order['state'] != 'shipped')
+
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
     """The same opening by a customer with another reason and email."""

@@ -6,7 +6,7 @@ instead with probability `slip` in all, as in Gymnasium's FrozenLake (there
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
@@ -168,6 +168,11 @@ class FrozenLakeEnv(grid.GridEnv):
     """Exact odds of arriving by the best policy, without a limit of turns."""
     rows, slip = task.data['rows'], task.data['slip']
     return values(rows, slip=slip)[grid.find(rows, 'S')] if slip else 1.0
+
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """By the shortest way: 2-3 moves are 1, 4-5 are 2, and so on."""
+    return distances(data['rows'])[grid.find(data['rows'], 'S')] // 2
 
   @staticmethod
   def script(

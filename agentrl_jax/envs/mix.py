@@ -103,11 +103,19 @@ class MixEnv:
     weights: Mapping[str, float] | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
   ):
-    _check(weights or TASK_DEFAULTS['weights'], options or {})
+    self._weights = weights or TASK_DEFAULTS['weights']
     self._options = options or {}
+    _check(self._weights, self._options)
     self._name = ''
     self._env = None
     self._closed = False
+
+  @property
+  def wall_s(self) -> float:
+    """The longest time that one of the worlds gives the commands of a turn."""
+    return max(
+      getattr(self._make(name), 'wall_s', 0.0) for name in self._weights
+    )
 
   def reset(self, task: types.Task, *, sample: int = 0) -> types.Observation:
     """Makes the environment of the task and starts its episode."""
@@ -142,6 +150,11 @@ class MixEnv:
     name, kept = snapshot
     self._become(name)
     self._env.restore(kept)
+
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """That of the world, as it counts."""
+    return _class_of(data['env']).level(data['data'])
 
   @classmethod
   def oracle(cls, task: types.Task) -> Any:
@@ -186,10 +199,14 @@ class MixEnv:
     env.close()
     return env.tools
 
-  def _become(self, name: str) -> None:
+  def _make(self, name: str) -> base.Env:
     env_class = _class_of(name)
     given = base.split_options(env_class, self._options.get(name, {}))[0]
-    self._name, self._env = name, env_class(**given)
+    return env_class(**given)
+
+  def _become(self, name: str) -> None:
+    env_class = _class_of(name)
+    self._name, self._env = name, self._make(name)
     self.tools, self.system = self._env.tools, self._env.system
     for known in ('max_observation_chars', 'markov_keys'):
       if hasattr(env_class, known):

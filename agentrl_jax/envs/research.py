@@ -8,7 +8,7 @@ with its document, and it is checked claim by claim.
 import dataclasses
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
@@ -154,6 +154,11 @@ class ResearchEnv(search.SearchEnv):
   def __init__(self):
     super().__init__()
     self._verdict = None
+
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """Topics of the report."""
+    return len(data['topics'])
 
   @staticmethod
   def script(

@@ -93,6 +93,11 @@ class SearchEnv(database.DatabaseEnv):
     cited = '; '.join(sorted(f'{d} {c}' for d, c in self._cited)) or '-'
     return f'opened {opened}\ncited {cited}\n{self._last}'
 
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """Facts that the question chains."""
+    return len(data['relations'])
+
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
     """The same question over another corpus."""

@@ -69,7 +69,7 @@ class ShellEnv(scripted.ScriptedEnv):
     self._limits = sandbox.Limits(
       wall_s=wall_s, cpu_s=2, tree_files=MAX_FILES, output_chars=output_chars
     )
-    self._left_s = wall_s  # of the turn
+    self.wall_s = self._left_s = wall_s  # of a turn
     self._files: dict[str, str] = {}
 
   def step(self, action: types.Action) -> types.StepResult:

@@ -6,7 +6,7 @@ goal, finds a solution: every task is solvable, and its optimal length is known.
 """
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
@@ -115,6 +115,12 @@ class SokobanEnv(grid.GridEnv):
     oracle='breadth-first search, optimal',
     state_key='the view; Markov',
   )
+
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """By the shortest solution: up to 2 moves are 1, 3-4 are 2, and so on."""
+    state = tuple(data['player']), tuple(data['box'])
+    return (solve(data['rows'])[state] + 1) // 2
 
   @staticmethod
   def script(

@@ -124,6 +124,13 @@ class TripsEnv(scripted.ScriptedEnv):
     orders = ' '.join(self._codes) or '-'
     return f'orders {orders}\nseen {self._seen or "-"}\n{self._last}'
 
+  @staticmethod
+  def level(data: Mapping[str, Any]) -> int:
+    """Legs to book, and one more for each whose fare moves; at least 1."""
+    if data['kind'] == 'cancel':
+      return 1
+    return len(data['legs']) + sum(move is not None for move in data['moves'])
+
   @classmethod
   def hidden_sibling(cls, task: types.Task) -> types.Task | None:
     """The same request with other seats, fare rules and codes."""

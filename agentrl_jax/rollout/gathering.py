@@ -1,6 +1,7 @@
 """Which tasks does an iteration play, on which host, and how often?"""
 
 import collections
+import functools
 from collections.abc import Callable, Sequence
 
 import ml_collections
@@ -10,6 +11,7 @@ from agentrl_jax.rollout import loop, selection
 
 Times = collections.Counter[str]
 Play = Callable[[Sequence[types.Task], Times], Sequence[types.Group]]
+Take = Callable[[int, int], Sequence[int]]
 
 
 def gather(
@@ -17,6 +19,7 @@ def gather(
   tasks: Sequence[types.Task],
   place: int,
   c: ml_collections.ConfigDict,
+  take: Take | None = None,
 ) -> tuple[list[types.Group], list[types.Group], int]:
   """Plays tasks; where the config refills, until enough groups vary.
 
@@ -29,6 +32,8 @@ def gather(
     tasks: of the split.
     place: of the next task in the order of the run.
     c: of the run.
+    take: from a place and a number to indices of that many tasks; None = all
+      tasks once an epoch.
 
   Returns:
     (groups to learn from, all that were played), of each this host's, and the
@@ -37,15 +42,15 @@ def gather(
   Raises:
     loop.Interrupted: a host was asked to end.
   """
+  take = take or functools.partial(selection.task_order, len(tasks), c.seed)
   number = distributed.share(c.rollout.tasks)
   refills = c.train.constant_groups == 'refill'
   missing = c.rollout.tasks
   played: list[types.Group] = []
   times: Times = collections.Counter()
   for _ in range(1 + refills * c.rollout.max_refills):
-    order = selection.task_order(len(tasks), c.seed, place, missing)
+    chosen = [tasks[i] for i in take(place, missing)]
     place += missing
-    chosen = [tasks[i] for i in order]
     played += distributed.together(
       lambda chosen=chosen: play(chosen, times), loop.Interrupted
     )

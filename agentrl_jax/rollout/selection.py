@@ -9,6 +9,11 @@ from agentrl_jax import rng, types
 _OVERLONG = (types.StopReason.LENGTH, types.StopReason.CONTEXT_FULL)
 
 
+def flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
+  """Returns the trajectories of all groups, in order."""
+  return [t for group in groups for t in group.trajectories]
+
+
 def varying(groups: Sequence[types.Group], floor: float = 1e-5) -> list[bool]:
   """Says of each group whether its outcomes differ: the same for any estimator.
 
@@ -72,13 +77,13 @@ def usable(
     among them.
   """
   keep = [True] * len(groups) if constant_groups == 'keep' else varying(groups)
-  flat = [
+  pairs = [
     (good, t) for good, group in zip(keep, groups) for t in group.trajectories
   ]
   too_long = _OVERLONG if overlong == 'drop' else ()
   return [
     i
-    for i, (good, t) in enumerate(flat)
+    for i, (good, t) in enumerate(pairs)
     if good
     and t.turns
     and t.stop_reason.trainable

@@ -35,7 +35,7 @@ def consult(
   """
   if not questions:
     return lines
-  trajectories = _flat(groups)
+  trajectories = selection.flat(groups)
   num_rows = distributed.share(c.train.rows)
   chosen = 'keep' if about_all else c.train.constant_groups
   batch = collate.token_rows(
@@ -72,7 +72,7 @@ def deal(
     This host's microbatches of each update, and beside each what the objective
     takes besides (see `credit.attach`).
   """
-  trajectories = _flat(groups)
+  trajectories = selection.flat(groups)
   indices = selection.usable(groups, c.train.constant_groups, c.train.overlong)
   num_rows, shorter = distributed.share(c.train.rows), c.train.shorter_rows
   shape = dict(
@@ -103,7 +103,3 @@ def deal(
         else [{} for _ in updates[-1]]
       )
   return updates, extras
-
-
-def _flat(groups: Sequence[types.Group]) -> list[types.Trajectory]:
-  return [t for group in groups for t in group.trajectories]
