@@ -31,9 +31,9 @@ def get_config():
   config.train.rows = 1
   config.train.row_length = 512  # two episodes
   config.train.head_chunk = 144  # more than a row samples
-  config.train.optimizer.learning_rate = 5e-4
+  config.train.optimizer.learning_rate = 1.5e-4  # at 5e-4 it falls apart
   config.train.optimizer.warmup = 2
-  config.train.optimizer.schedule = 'constant'
+  config.train.optimizer.schedule = 'cosine'
   config.eval.every = 0
   config.eval.tasks = 64
   config.eval.test_tasks = 128
@@ -52,8 +52,8 @@ def _policy(config):
 
 
 def _episodes(config):
-  config.rollout.tasks = 4
-  config.rollout.group_size = 8
+  config.rollout.tasks = 8
+  config.rollout.group_size = 4
   config.rollout.max_turns = 6
   config.rollout.max_turn_tokens = 24
   config.rollout.max_context = 320
