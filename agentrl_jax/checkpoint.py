@@ -179,6 +179,14 @@ def _check_shapes(wanted: Any, stored: Any) -> None:
     raise ValueError('; '.join(wrong))
 
 
+def keep_config(workdir: str | os.PathLike[str], config: Any) -> None:
+  """Writes `config.json`: what a run is, or goes on as."""
+  path = pathlib.Path(workdir, 'config.json')
+  partial = path.with_suffix('.tmp')
+  partial.write_text(config_lib.to_json(config) + '\n')
+  partial.replace(path)
+
+
 def claim(workdir: str | os.PathLike[str], config: Any) -> None:
   """Writes `config.json`, or checks that the run there has the same config.
 
@@ -191,9 +199,7 @@ def claim(workdir: str | os.PathLike[str], config: Any) -> None:
   path = pathlib.Path(workdir) / 'config.json'
   mine = json.loads(config_lib.to_json(config))
   if not path.exists():
-    partial = path.with_suffix('.tmp')
-    partial.write_text(config_lib.to_json(config) + '\n')
-    partial.replace(path)
+    keep_config(workdir, config)
     return
   theirs, mine = (_leaves(x) for x in (json.loads(path.read_text()), mine))
   changed = sorted(

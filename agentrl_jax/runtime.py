@@ -105,20 +105,17 @@ def locked(directory: str | os.PathLike[str]) -> Iterator[None]:
 def host_changes(
   directory: str | os.PathLike[str], facts: Mapping[str, Any]
 ) -> str:
-  """Keeps what results repeat for, and says what is another on a later day.
+  """Says in what a run's last part ran on another host.
 
   Args:
-    directory: of the run; holds `host.json`.
-    facts: JSON, such as the number of cores.
+    directory: of the run.
+    facts: what results repeat for, as `keep_host` gets it.
 
   Returns:
     '' or the differing facts, for a warning.
   """
-  path = pathlib.Path(directory) / 'host.json'
+  path = pathlib.Path(directory, 'host.json')
   if not path.exists():
-    partial = path.with_suffix('.tmp')
-    partial.write_text(json.dumps(facts, sort_keys=True) + '\n')
-    partial.replace(path)
     return ''
   then = json.loads(path.read_text())
   return ', '.join(
@@ -126,6 +123,21 @@ def host_changes(
     for key, value in facts.items()
     if key in then and then[key] != value
   )
+
+
+def keep_host(
+  directory: str | os.PathLike[str], facts: Mapping[str, Any]
+) -> None:
+  """Writes `host.json`: what the results of a run repeat for, bit by bit.
+
+  Args:
+    directory: of the run.
+    facts: JSON, such as the number of cores.
+  """
+  path = pathlib.Path(directory, 'host.json')
+  partial = path.with_suffix('.tmp')
+  partial.write_text(json.dumps(facts, sort_keys=True) + '\n')
+  partial.replace(path)
 
 
 def num_cores() -> int:

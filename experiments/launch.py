@@ -168,9 +168,8 @@ def claim(config, workdir: pathlib.Path, display, held) -> None:
     return
   held.enter_context(runtime.locked(workdir))
   checkpoint.claim(workdir, config)
-  changes = runtime.host_changes(workdir, host_facts())
-  if not changes:
-    return
+  facts = host_facts()
+  changes = runtime.host_changes(workdir, facts)
   moved = 'devices ' in changes or 'hosts ' in changes
   if moved and not config.checkpoint.reshard:
     raise config_lib.ConfigError(
@@ -179,7 +178,11 @@ def claim(config, workdir: pathlib.Path, display, held) -> None:
         'on from there, another --workdir begins anew'
       ]
     )
-  display.warn(f'{changes}: numbers will differ in the last digits')
+  # Nothing refuses any more: the run is of this config and host from here on.
+  checkpoint.keep_config(workdir, config)
+  runtime.keep_host(workdir, facts)
+  if changes:
+    display.warn(f'{changes}: numbers will differ in the last digits')
 
 
 def check(config) -> None:

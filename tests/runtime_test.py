@@ -90,9 +90,12 @@ def test_a_second_interrupt_interrupts_and_a_second_term_waits():
 
 def test_only_what_was_noted_is_compared(tmp_path):
   assert runtime.host_changes(tmp_path, {'cores': 2, 'hosts': 1}) == ''
+  runtime.keep_host(tmp_path, {'cores': 2, 'hosts': 1})
   assert runtime.host_changes(tmp_path, {'cores': 2, 'hosts': 1}) == ''
   changes = runtime.host_changes(tmp_path, {'cores': 4, 'hosts': 2, 'new': 1})
   assert changes == 'cores 2 is now 4, hosts 1 is now 2'
+  runtime.keep_host(tmp_path, {'cores': 4, 'hosts': 2})
+  assert runtime.host_changes(tmp_path, {'cores': 4, 'hosts': 2}) == ''
 
 
 def test_allocator_and_cores():

@@ -1,6 +1,5 @@
 """The whole command: a run, its guards, its refusals, its resumption."""
 
-import argparse
 import functools
 import importlib.util
 import json
@@ -16,7 +15,7 @@ import time
 
 import pytest
 
-from agentrl_jax import distributed, metrics, supervisor
+from agentrl_jax import metrics
 from agentrl_jax.rollout import store
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -104,37 +103,6 @@ NAMES = [
   'stop/env_error',
   'stop/env_timeout',
 ]
-
-
-@pytest.mark.parametrize(
-  'error, code',
-  [
-    (distributed.Lost('gone'), supervisor.TRY_AGAIN),
-    (RuntimeError('a bug'), 1),
-  ],
-)
-def test_only_a_lost_process_is_a_reason_to_try_again(
-  error, code, tmp_path, monkeypatch
-):
-  command = load(ROOT / 'experiments' / 'launch.py')
-
-  def attempt(*_):
-    raise error
-
-  monkeypatch.setattr(command, 'attempt', attempt)
-  monkeypatch.setattr(supervisor, 'follow_parent', lambda _: None)
-  monkeypatch.setattr(command.runtime, 'tune_allocator', lambda: None)
-  monkeypatch.setattr(command.display_lib, 'quiet_logs', lambda: None)
-  flags = argparse.Namespace(worker=7, display='plain', config='c')
-  assert command.work(flags, None, tmp_path) == code
-
-
-def test_a_lock_that_is_still_empty_is_waited_for(tmp_path, monkeypatch):
-  command = load(ROOT / 'experiments' / 'launch.py')
-  lock = tmp_path / '.lock'
-  lock.touch()
-  monkeypatch.setattr(command.time, 'sleep', lambda _: lock.write_text('7'))
-  assert command.owner(tmp_path) == '7'
 
 
 def test_rows_have_the_names_of_the_api(whole):
@@ -309,7 +277,7 @@ def test_another_machine_is_told_of_on_resumption(whole):
   assert json.loads(kept)['cores'] == len(os.sched_getaffinity(0))
   path.write_text(kept.replace('"cores": ', '"cores": 1'))
   code, output = launch(whole[0])
-  path.write_text(kept)
+  assert path.read_text() == kept
   assert code == 0 and 'is now' in output and 'last digits' in output
 
 
