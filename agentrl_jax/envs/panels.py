@@ -246,7 +246,8 @@ def _prepare(
   written elsewhere and renamed when whole; what a killed process left is swept
   away by the next.
   """
-  text = json.dumps([what, sources.version(env_class)], sort_keys=True)
+  versions = [sources.version(env_class), *_contents(what)]
+  text = json.dumps([what, *versions], sort_keys=True)
   digest = hashlib.blake2b(text.encode(), digest_size=6).hexdigest()
   label = re.sub(r'\W+', '_', name)
   root = cache_root()
@@ -265,6 +266,19 @@ def _prepare(
     os.rename(written, final)
     shutil.rmtree(scratch, ignore_errors=True)
   return final
+
+
+def _contents(what: Any) -> Iterator[str]:
+  """Digests of the files that options name, wherever they stand."""
+  if isinstance(what, Mapping):
+    what = list(what.values())
+  if isinstance(what, list | tuple):
+    for each in what:
+      yield from _contents(each)
+  elif isinstance(what, str | os.PathLike) and os.path.isfile(what):
+    yield hashlib.blake2b(
+      pathlib.Path(what).read_bytes(), digest_size=8
+    ).hexdigest()
 
 
 @contextlib.contextmanager

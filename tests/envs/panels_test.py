@@ -83,6 +83,27 @@ def test_options_and_code_name_the_directory(monkeypatch):
   assert directory() != plain
 
 
+def test_what_is_in_a_file_that_an_option_names_names_the_directory(tmp_path):
+  book = tmp_path / 'book.json'
+
+  def directory():
+    what = {'options': {'levels': (1, 2), 'catalogue': str(book)}}
+    return panels._prepare(
+      'x', flight.FlightEnv, 'tasks', what, 'TaskPanels', SPLITS
+    )
+
+  missing = directory()
+  book.write_text('one')
+  first = directory()
+  book.write_text('two')
+  assert len({missing, first, directory()}) == 3
+  book.write_text('one')
+  assert directory() == first
+
+
+SPLITS = {'train': lambda: iter([{'index': 0, 'data': '{}'}])}
+
+
 def test_demonstrations_are_whole_episodes():
   made = envs.demonstrations('flight', num=12, legs=1)
   assert len(made) == 12
