@@ -275,7 +275,7 @@ def _contents(what: Any) -> Iterator[str]:
   if isinstance(what, list | tuple):
     for each in what:
       yield from _contents(each)
-  elif isinstance(what, str | os.PathLike) and os.path.isfile(what):
+  elif isinstance(what, str) and os.path.isfile(what):
     yield hashlib.blake2b(
       pathlib.Path(what).read_bytes(), digest_size=8
     ).hexdigest()

@@ -210,7 +210,9 @@ def test_a_dataset_appears_whole_by_one_rename(cache, monkeypatch):
 
   with monkeypatch.context() as patch:
     # Of this module only: TFDS renames its own files while it writes.
-    stub = types.SimpleNamespace(rename=killed, environ=os.environ)
+    stub = types.SimpleNamespace(
+      rename=killed, environ=os.environ, path=os.path
+    )
     patch.setattr(panels, 'os', stub)
     with pytest.raises(KeyboardInterrupt):
       envs.tasks('arithmetic', 'test', **SMALL)
