@@ -136,17 +136,17 @@ class Engine:
     each gets a whole copy of its own.
 
     Contexts that are resident keep keys and values of older weights, so slots
-    must be free.
+    must be free, or withdrawn.
 
     Returns:
       Whether the checksum taken before the hand-over equals that of the copy.
 
     Raises:
-      RuntimeError: slots are in use.
+      RuntimeError: slots hold something.
     """
-    if any(len(lane.free) != self._width for lane in self._lanes):
+    if not all(lane.is_empty for lane in self._lanes):
       raise RuntimeError(
-        'publish needs all slots free: a cache is of one policy'
+        'publish needs all slots free or withdrawn: a cache is of one policy'
       )
     if self._publish is None:
       self._compile(params)
@@ -260,12 +260,23 @@ class Engine:
     completions = []
     for number, lane in enumerate(self._lanes):
       if lane.call is not None and lane.call.done():
-        first = number * self._width
-        completions += [
-          dataclasses.replace(c, slot=first + c.slot, version=self.version)
-          for c in lane.finish(self.counters)
-        ]
+        completions += self._told(number, lane.finish(self.counters))
     return completions
+
+  def withdraw(self) -> list[Completion]:
+    """Forgets every context and request between two calls; slots stay taken.
+
+    Who asks again for the rest of a turn, by the key of the turn and with all
+    tokens of its context, gets what the turn would have had: keys go with
+    positions.
+
+    Returns:
+      Turns that ended by themselves, and what was drawn of others, if anything.
+    """
+    out = []
+    for number, lane in enumerate(self._lanes):
+      out += self._told(number, lane.withdraw(self.counters))
+    return out
 
   def reset(self) -> None:
     """Forgets every context and request (after an interrupted collection)."""
@@ -281,6 +292,14 @@ class Engine:
   def num_bytes(self) -> int:
     """Size of keys and values."""
     return cache_lib.num_bytes(self.config, self.num_slots, self.context_length)
+
+  def _told(self, number: int, completions: Sequence[Completion]):
+    """A lane's completions, by the engine's slots and the weights' version."""
+    first, version = number * self._width, self.version
+    return [
+      dataclasses.replace(c, slot=first + c.slot, version=version)
+      for c in completions
+    ]
 
   def _find(self, slot: int):
     number, local = divmod(slot, self._width)
@@ -339,9 +358,10 @@ def _slot_shardings(init, mesh, num_slots):
   rows = 'rows' if num_slots % size == 0 else None
 
   def place(x):
-    is_cache = x.ndim == 4 and jnp.issubdtype(x.dtype, jnp.floating)
-    heads = ['kv_heads', None, None] if is_cache else [None] * (x.ndim - 1)
-    spec = sharding.spec((rows, *heads), x.shape, mesh)
+    is_cache = x.ndim >= 4 and jnp.issubdtype(x.dtype, jnp.floating)
+    heads = 'kv_heads' if is_cache else None
+    axes = (rows, heads, *(None,) * (x.ndim - 2))[: x.ndim]
+    spec = sharding.spec(axes, x.shape, mesh)
     return jax.sharding.NamedSharding(mesh, spec)
 
   return jax.tree.map(place, jax.eval_shape(init))

@@ -23,6 +23,9 @@ from agentrl_jax.sampler import decode as decode_lib
 class Completion:
   """Tokens of a finished turn, end token included when it was sampled.
 
+  Where a turn was withdrawn before its end, `whole` is False and the tokens are
+  those that it had.
+
   `routes` [n, L, k] are the experts that the tokens in the cache used, those of
   the whole context but for the last one sampled; None where none are recorded.
   """
@@ -33,6 +36,7 @@ class Completion:
   stopped: bool  # by an end token; otherwise by budget or a full context
   version: int = -1
   routes: np.ndarray | None = None
+  whole: bool = True
 
 
 @dataclasses.dataclass
@@ -145,6 +149,12 @@ class Lane:
     """Whether turns are queued or being drawn."""
     return bool(self.queue) or bool(self._in_turn.any())
 
+  @property
+  def is_empty(self) -> bool:
+    """Whether no slot that is taken holds anything."""
+    taken = set(range(self._width)) - set(self.free)
+    return not self.busy and not any(self.length[slot] for slot in taken)
+
   def launch(self, params: Any, counters: Counters, expecting: bool) -> None:
     """Starts the next call, if none is in flight and there is work."""
     if self.call is not None:
@@ -200,12 +210,38 @@ class Lane:
       )
     return done
 
+  def withdraw(self, counters: Counters) -> list[Completion]:
+    """Forgets every context and request between two calls; slots stay taken.
+
+    Returns:
+      Turns that ended by themselves, then what was drawn of the others.
+    """
+    done = [] if self.call is None else self.finish(counters)
+    state = self._state
+    drawn = jax.device_get((state.count, state.tokens, state.logprobs))
+    for slot in np.flatnonzero(self._in_turn).tolist():
+      count, tokens, logprobs = (x[slot] for x in drawn)
+      ids = tuple(tokens[:count].tolist())
+      done.append(
+        Completion(
+          slot, ids, tuple(logprobs[:count].tolist()), False, whole=False
+        )
+      )
+      counters.sampled_tokens += len(ids)
+    self.length[:] = 0
+    self._silence()
+    return done
+
   def reset(self) -> None:
     """Forgets every context and request."""
     call, self.call = self.call, None
     if call is not None and call.exception() is None:
       self._state = call.result().state
     self.free = list(range(self._width))[::-1]
+    self._silence()
+
+  def _silence(self) -> None:
+    """Nothing is queued and no slot is in a turn any more."""
     self.queue.clear()
     self._in_turn[:] = False
     live = self._state.live

@@ -357,7 +357,8 @@ def test_acquire_gives_each_slot_once(engine):
 
 
 def test_publish_needs_free_slots(engine, weights):
-  engine.acquire()
+  slot = engine.acquire()
+  one_turn(engine, slot, ASKS[0])
   with pytest.raises(RuntimeError, match='slots free'):
     engine.publish(weights, 9)
   assert engine.version == 5
@@ -453,3 +454,50 @@ def allowed(weights, prefix, top_p, top_k):
   order = np.argsort(-p)[: top_k or None]
   before = np.cumsum(p[order]) - p[order]
   return order[before < top_p * p[order].sum() + 1e-5].tolist()
+
+
+@pytest.mark.parametrize('after', [1, 2, 4])
+def test_a_withdrawn_turn_goes_on_as_it_would_have(engine, expected, after):
+  asks = {engine.acquire(): ask for ask in ASKS[:4]}
+  for slot, ask in asks.items():
+    engine.request(slot, ask.tokens, **ask.options)
+  told = [c for _ in range(after) for c in engine.pump(expecting=True)]
+  told += engine.withdraw()
+  assert not engine.busy and engine.acquire() is None
+  assert all(engine.room(slot) == CONTEXT for slot in asks)
+  whole = {c.slot: c for c in told if c.whole}
+  parts = {c.slot: c for c in told if not c.whole}
+  for slot in asks.keys() - whole.keys():
+    ask, had = asks[slot], parts[slot].tokens if slot in parts else ()
+    rest = dict(budget=ask.budget - len(had), temperature=ask.temperature)
+    engine.request(slot, ask.tokens + had, words=ask.options['words'], **rest)
+  rest = {}
+  while engine.busy:
+    rest |= {c.slot: c for c in engine.pump()}
+  for slot, ask in asks.items():
+    pieces = [x[slot] for x in (whole, parts, rest) if slot in x]
+    tokens, logprobs = expected[ask]
+    assert sum((c.tokens for c in pieces), ()) == tokens
+    got = sum((c.logprobs for c in pieces), ())
+    np.testing.assert_allclose(got, logprobs, atol=1e-5)
+  assert len(parts) or after == 1
+
+
+def test_weights_are_handed_over_between_the_chunks_of_a_turn(weights):
+  engine = build(decode_chunk=1)
+  engine.publish(forced(weights, 4), 0)
+  slot, ask = engine.acquire(), Ask((1, 2), 0, budget=TURN)
+  engine.request(slot, ask.tokens, **ask.options)
+  for _ in range(3):
+    assert engine.pump() == []
+  with pytest.raises(RuntimeError, match='free or withdrawn'):
+    engine.publish(forced(weights, 3), 1)
+  (part,) = engine.withdraw()
+  assert not part.whole and part.version == 0 and set(part.tokens) == {4}
+  assert engine.publish(forced(weights, 3), 1)
+  left = TURN - len(part.tokens)
+  rest = dataclasses.replace(ask, budget=left)
+  engine.request(slot, (1, 2, *part.tokens), **rest.options)
+  then = finish(engine)
+  assert then.whole and then.version == 1
+  assert then.tokens == (3,) * left and 0 < left < TURN
