@@ -42,6 +42,24 @@ _TOOLS = (
   ' XML tags:\n<tools>'
 )
 _TOOLS_END = '\n</tools>\n\n'
+# The words that Qwen3-Coder was trained on.
+_CODER_TOOLS = (
+  '\n\n# Tools\n\nYou have access to the following functions:\n\n<tools>'
+)
+_CODER_INSTRUCTIONS = (
+  'If you choose to call a function ONLY reply in the following format with NO'
+  ' suffix:\n\n<tool_call>\n<function=example_function_name>\n'
+  '<parameter=example_parameter_1>\nvalue_1\n</parameter>\n'
+  '<parameter=example_parameter_2>\nThis is the value for the second parameter'
+  '\nthat can span\nmultiple lines\n</parameter>\n</function>\n</tool_call>\n\n'
+  '<IMPORTANT>\nReminder:\n- Function calls MUST follow the specified format:'
+  ' an inner <function=...></function> block must be nested within'
+  ' <tool_call></tool_call> XML tags\n- Required parameters MUST be specified\n'
+  '- You may provide optional reasoning for your function call in natural'
+  ' language BEFORE the function call, but NOT after\n- If there is no function'
+  ' call available, answer the question like normal with your current knowledge'
+  ' and do not tell the user about function calls\n</IMPORTANT>'
+)
 _LLAMA_TOOLS = (
   'Given the following functions, please respond with a JSON for a function'
   ' call with its proper arguments that best answers the given prompt.\n\n'
@@ -73,9 +91,11 @@ class Style:
       shown.
     schemas_role: 'system' = at the end of the system message, 'user' = at the
       head of the first user message.
+    listing: how a schema is written, a key in `listing.LISTINGS`.
     schema: literals around one schema.
-    schema_indent: spaces of an indented schema, None = one line.
+    schema_indent: spaces of an indented JSON schema, None = one line.
     default_system: system message if the conversation has none, None = none.
+    tools_system: the same where schemas are shown, None = `default_system`.
     preambles: literals before every system message, and before that one more
       where schemas are shown.
     think: literals around a reasoning, None = the style knows none.
@@ -84,6 +104,8 @@ class Style:
     calls: notation of calls, a key in `calls.CALLS`.
     call: literals around one call, for notations with tags.
     call_separator: literal between prose and calls and between calls.
+    prose_separator: literal between prose, without the white space around it,
+      and calls; None = `call_separator`, and the prose as it is.
     arguments: key of the arguments in a rendered call.
     json_separators: as in `json.dumps`.
   """
@@ -103,15 +125,18 @@ class Style:
   trim: bool = False
   schemas: tuple[str, str] | None = None
   schemas_role: str = 'system'
+  listing: str = 'json'
   schema: tuple[str, str] = ('\n', '')
   schema_indent: int | None = None
   default_system: str | None = None
+  tools_system: str | None = None
   preambles: tuple[str, str] = ('', '')
   think: tuple[str, str] | None = None
   strips: bool = False
   calls: str = 'hermes'
   call: tuple[str, str] = ('<tool_call>', '</tool_call>')
   call_separator: str = ''
+  prose_separator: str | None = None
   arguments: str = 'arguments'
   json_separators: tuple[str, str] = (', ', ': ')
 
@@ -176,6 +201,23 @@ _QWEN3 = dataclasses.replace(
   tags=(*_CHATML.tags, '<think>', '</think>'),
   default_system=None,
   think=('<think>\n', '\n</think>\n\n'),
+)
+
+_QWEN3_CODER = dataclasses.replace(
+  _CHATML,
+  name='qwen3_coder',
+  controls=_QWEN3.controls,
+  tool=('<tool_response>\n', '\n</tool_response>\n'),
+  tools=('<|im_start|>user\n', '<|im_end|>\n'),
+  schemas=(_CODER_TOOLS, _TOOLS_END + _CODER_INSTRUCTIONS),
+  listing='tags',
+  default_system=None,
+  tools_system=(
+    'You are Qwen, a helpful AI assistant that can interact with a computer to'
+    ' solve tasks.'
+  ),
+  calls='xml',
+  prose_separator='\n\n',
 )
 
 _LLAMA3 = Style(
@@ -248,6 +290,7 @@ STYLES = {
       'assistant': '<|im_start|>assistant\n<think>\n\n</think>\n\n',
     },
   ),
+  'qwen3_coder': _QWEN3_CODER,  # tools and calls in tags, no reasoning
   'llama3': _LLAMA3,  # 3.1 and later
   'smollm2': _SMOLLM2,
   # Without schemas, which are hundreds of tokens: fine-tuning teaches tools.
@@ -301,6 +344,7 @@ def _with_calls(layout: str, calls: str) -> Style:
     calls=calls,
     schemas=schemas,
     schemas_role='system',
+    listing=Style.listing,
     schema=Style.schema,
     schema_indent=None,
   )

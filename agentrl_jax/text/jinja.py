@@ -4,6 +4,8 @@ Exported beside the tokenizer and read by `transformers`, vLLM and others; this
 codebase renders with `templates`, and a test holds the two together.
 """
 
+from agentrl_jax.text import chat
+
 _TINY = """
 {%- for message in messages -%}
 {%- if message.role == 'tool' -%}
@@ -59,25 +61,90 @@ _REPLIES = """
 {{- '<|im_end|>\\n' -}}
 {%- endif -%}
 """
+# Qwen3-Coder: what has no tag of its own stands under its key.
+_TAG_TOOLS = """
+{%- macro others(fields, known) -%}
+{%- if fields is mapping -%}
+{%- for key, value in fields | items if key not in known -%}
+{{- '\\n<' ~ key ~ '>' -}}
+{{- value | tojson if value is iterable and value is not string else value -}}
+{{- '</' ~ key ~ '>' -}}
+{%- endfor -%}
+{%- endif -%}
+{%- endmacro -%}
+{%- macro about(fields) -%}
+{%- if fields.description is defined -%}
+{{- '\\n<description>' ~ fields.description | trim ~ '</description>' -}}
+{%- endif -%}
+{%- endmacro -%}
+{%- if tools -%}
+{{- 'BEFORE' -}}
+{%- for tool in tools -%}
+{%- set tool = tool.function or tool -%}
+{{- '\\n<function>\\n<name>' ~ tool.name ~ '</name>' ~ about(tool) -}}
+{{- '\\n<parameters>' -}}
+{%- for name, fields in (tool.parameters or {}).properties | items -%}
+{{- '\\n<parameter>\\n<name>' ~ name ~ '</name>' -}}
+{{- '\\n<type>' ~ fields.type ~ '</type>' if fields.type is defined -}}
+{{- about(fields) ~ others(fields, ['name', 'type', 'description']) -}}
+{{- '\\n</parameter>' -}}
+{%- endfor -%}
+{{- others(tool.parameters, ['type', 'properties']) ~ '\\n</parameters>' -}}
+{{- others(tool, ['type', 'name', 'description', 'parameters']) -}}
+{{- '\\n</function>' -}}
+{%- endfor -%}
+{{- 'AFTER' -}}
+{%- endif -%}
+"""
+_TAG_CALLS = """
+{%- for call in message.tool_calls or [] -%}
+{{- '\\n' if not loop.first else '\\n\\n' if content -}}
+{%- set call = call.function or call -%}
+{{- '<tool_call>\\n<function=' ~ call.name ~ '>\\n' -}}
+{%- for name, value in call.arguments | items -%}
+{{- '<parameter=' ~ name ~ '>\\n' -}}
+{{- value | tojson if value is iterable and value is not string else value -}}
+{{- '\\n</parameter>\\n' -}}
+{%- endfor -%}
+{{- '</function>\\n</tool_call>' -}}
+{%- endfor -%}
+"""
+_TAG_REPLIES = """
+{%- if loop.first or loop.previtem.role != 'tool' -%}
+{{- '<|im_start|>user\\n' -}}
+{%- endif -%}
+{{- '<tool_response>\\n' ~ message.content ~ '\\n</tool_response>\\n' -}}
+{%- if loop.last or loop.nextitem.role != 'tool' -%}
+{{- '<|im_end|>\\n' -}}
+{%- endif -%}
+"""
 _ROLE_REPLY = """
 {{- '<|im_start|>tool\\n' ~ message.content ~ '<|im_end|>\\n' -}}
 """
 
 
-def _chatml(default: str | None, replies: str) -> str:
-  """ChatML with Hermes calls.
+def _chatml(
+  default: str | None,
+  replies: str,
+  *,
+  begun: str = 'true',
+  tools: str = _HERMES_TOOLS,
+  calls: str = _HERMES_CALLS,
+) -> str:
+  """ChatML, by default with Hermes calls.
 
   The rest is set by what a caller puts in front: `strips` leaves the reasoning
-  before the last user message out, `thought` opens every assistant message.
+  before the last user message out, `thought` opens every assistant message,
+  `trims` takes the white space from prose beside calls.
   """
-  begun = 'named' if default is None else 'true'
+  begun = 'named' if default is None else begun
   return (
     "{%- set named = messages[0].role == 'system' -%}"
     f'{{%- set begun = {begun} -%}}'
     '{%- if begun or tools -%}'
     "{{- '<|im_start|>system\\n' -}}"
     f"{{{{- messages[0].content if named else '{default or ''}' -}}}}"
-    f'{_HERMES_TOOLS.strip()}'
+    f'{tools.strip()}'
     "{{- '<|im_end|>\\n' -}}"
     '{%- endif -%}'
     '{%- set last = namespace(query=messages | length - 1) -%}'
@@ -93,8 +160,11 @@ def _chatml(default: str | None, replies: str) -> str:
     "{%- if strips and loop.index0 <= last.query and '</think>' in content -%}"
     "{%- set content = content.split('</think>')[-1].lstrip('\\n') -%}"
     '{%- endif -%}'
+    '{%- if trims and message.tool_calls -%}'
+    '{%- set content = content | trim -%}'
+    '{%- endif -%}'
     "{{- '<|im_start|>assistant\\n' ~ (thought or '') ~ content -}}"
-    f'{_HERMES_CALLS.strip()}'
+    f'{calls.strip()}'
     "{{- '<|im_end|>\\n' -}}"
     '{%- elif not (loop.first and named) -%}'
     "{{- '<|im_start|>' ~ message.role ~ '\\n' ~ content ~ '<|im_end|>\\n' -}}"
@@ -151,6 +221,19 @@ _QWEN = 'You are Qwen, created by Alibaba Cloud. You are a helpful assistant.'
 _SMOLLM = 'You are a helpful AI assistant named SmolLM, trained by Hugging Face'
 _QWEN3 = _chatml(None, _REPLIES)
 
+
+def _coder() -> str:
+  style = chat.STYLES['qwen3_coder']
+  before, after = (text.replace('\n', '\\n') for text in style.schemas)
+  return '{%- set trims = true -%}' + _chatml(
+    style.tools_system,
+    _TAG_REPLIES,
+    begun='named or tools',
+    tools=_TAG_TOOLS.replace('BEFORE', before).replace('AFTER', after),
+    calls=_TAG_CALLS,
+  )
+
+
 TEMPLATES = {
   'tiny': _TINY.strip(),
   'tiny_think': _TINY.strip(),
@@ -160,6 +243,7 @@ TEMPLATES = {
   'qwen3_nothink': (
     "{%- set thought = '<think>\\n\\n</think>\\n\\n' -%}" + _QWEN3
   ),
+  'qwen3_coder': _coder(),
   'llama3': _LLAMA3.strip(),
   'smollm2': _chatml(_SMOLLM, _ROLE_REPLY),
   'smollm2_terse': '{%- set tools = none -%}' + _chatml(None, _ROLE_REPLY),

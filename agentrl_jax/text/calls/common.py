@@ -194,6 +194,8 @@ def escaped(body: str, specials: Sequence[str], code: str = '\\u003c') -> str:
 
 def joined(prose: str, body: str, separator: str, style: chat.Style) -> str:
   """Puts calls behind prose; the end of a reasoning parts them by itself."""
+  if style.prose_separator is not None:
+    prose, separator = prose.strip(), style.prose_separator
   if not prose or (style.think and prose.endswith(style.think[1])):
     return prose + body
   return prose + separator + body

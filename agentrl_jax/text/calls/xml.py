@@ -8,9 +8,10 @@
     </function>
     </tool_call>
 
-A value is bare text, or JSON where that is what the text is. A string that
-would be read as something else is written as a JSON string, so that every call
-round-trips; with a schema, bare text goes to a string parameter as it is.
+A value is bare text, or JSON where that is what the text is; True, False and
+None go by their Python names, as the published template prints them. A string
+that would be read as something else is written as a JSON string, so that every
+call round-trips; with a schema, bare text goes to a string parameter as it is.
 """
 
 import re
@@ -146,21 +147,38 @@ def _properties(
   name: str, schemas: Sequence[Mapping[str, Any]]
 ) -> Mapping[str, Any]:
   for schema in schemas:
-    function = schema['function']
+    function = schema.get('function', schema)
     if function['name'] == name:
-      return function['parameters'].get('properties', {})
+      return function.get('parameters', {}).get('properties', {})
   return {}
 
 
 def _value(text: str, schema: Mapping[str, Any] | None) -> Any:
   text = text.removeprefix('\n').removesuffix('\n')
-  is_text = schema is not None and schema.get('type') == 'string'
   try:
-    value = common.loads(text)
+    value = _PYTHON[text] if text in _PYTHON else common.loads(text)
   except (ValueError, RecursionError):
-    known = schema is not None and not is_text
-    return _PYTHON.get(text, text) if known else text
-  return text if is_text and not isinstance(value, str) else value
+    return text
+  kinds = _kinds(schema)
+  return text if 'string' in kinds and _kind(value) not in kinds else value
+
+
+def _kinds(schema: Any) -> set[str]:
+  """Types that a parameter may have; none where its schema does not say."""
+  if not isinstance(schema, Mapping):
+    return set()
+  told = schema.get('type', ())
+  kinds = {told} if isinstance(told, str) else set(told)
+  for part in (*schema.get('anyOf', ()), *schema.get('oneOf', ())):
+    kinds |= _kinds(part)
+  return kinds | {'integer'} if 'number' in kinds else kinds
+
+
+def _kind(value: Any) -> str:
+  """The JSON schema type of a JSON value."""
+  if isinstance(value, int) and not isinstance(value, bool):
+    return 'integer'
+  return 'array' if isinstance(value, list) else common.json_type(value)
 
 
 def _render(call: types.ToolCall, style: chat.Style) -> str:
@@ -174,15 +192,22 @@ def _render(call: types.ToolCall, style: chat.Style) -> str:
 
 def _written(value: Any, style: chat.Style) -> str:
   marks = (*style.specials, *_MARKS)
-  if not isinstance(value, str):
-    return common.escaped(common.dumps(value), marks)
-  try:
-    common.loads(value)
-  except (ValueError, RecursionError):
-    edges = value.startswith('\n') or value.endswith('\n')
-    if not edges and not any(mark in value for mark in marks):
-      return value
+  if isinstance(value, str) and _may_stand_bare(value, marks):
+    return value
+  if value is None or isinstance(value, bool):
+    return str(value)
   return common.escaped(common.dumps(value), marks)
+
+
+def _may_stand_bare(text: str, marks: Sequence[str]) -> bool:
+  """Whether a string would be read as itself."""
+  if text in _PYTHON or text.startswith('\n') or text.endswith('\n'):
+    return False
+  try:
+    common.loads(text)
+  except (ValueError, RecursionError):
+    return not any(mark in text for mark in marks)
+  return False
 
 
 def _fitting(name: str) -> str:

@@ -1,6 +1,8 @@
 """Locks: Qwen3-Coder's notation, its values with and without a schema."""
 
+import hypothesis
 import pytest
+from hypothesis import strategies as st
 
 from agentrl_jax import types
 from agentrl_jax.text import tools
@@ -54,7 +56,15 @@ def one(value, kind=None):
     ('5', 'integer', 5),
     ('true', 'boolean', True),
     ('True', 'boolean', True),  # as the published template prints it
-    ('True', None, 'True'),
+    ('True', None, True),
+    ('True', 'string', 'True'),
+    ('true', 'string', 'true'),
+    ('None', ['string', 'null'], None),
+    ('5', ['string', 'null'], '5'),  # what no other type takes is text
+    ('5', ['string', 'integer'], 5),
+    ('5', ['string', 'number'], 5),
+    ('5.5', ['string', 'integer'], '5.5'),
+    ('[]', ['string', 'array'], []),
     ('None', 'null', None),
     ('\n\nx\n\n', 'string', '\nx\n'),
     ('{"a": 1', 'object', '{"a": 1'),  # left for validation to refuse
@@ -66,8 +76,39 @@ def test_values(text, kind, value):
   assert one(text, kind) == value
 
 
+def test_alternatives_are_types_too():
+  either = {'anyOf': [{'type': 'string'}, {'oneOf': [{'type': 'boolean'}]}]}
+  parameters = {'properties': {'x': either, 'y': True}}
+  tool = {'function': {'name': 'f', 'parameters': parameters}}
+  text = '<tool_call><function=f>{}</function></tool_call>'.format(
+    '<parameter=x>5</parameter><parameter=y>5</parameter>'
+  )
+  read = tools.parse(text, STYLE, [{'name': 'g'}, tool])
+  assert read.calls[0].arguments == {'x': '5', 'y': 5}
+  read = tools.parse(text, STYLE, [{'function': {'name': 'f'}}])
+  assert read.calls[0].arguments == {'x': 5, 'y': 5}
+
+
+def test_truth_and_nothing_go_by_their_python_names():
+  call = types.ToolCall('f', {'a': True, 'b': None, 'c': 'None', 'd': [None]})
+  written = tools.render_call(call, STYLE)
+  assert [line for line in written.splitlines() if line[0] != '<'] == [
+    *('True', 'None', '"None"', '[null]')
+  ]
+  assert tools.parse(written, STYLE).calls == (call,)
+
+
 def test_strings_that_would_be_read_otherwise_are_quoted():
-  for text in ('5', '"a"', 'null', '\nx', '</parameter>', '</tool_call>', ''):
+  for text in (
+    '5',
+    '"a"',
+    'null',
+    '\nx',
+    '</parameter>',
+    '</tool_call>',
+    '',
+    'True',
+  ):
     call = types.ToolCall('f', {'x': text})
     written = tools.render_call(call, STYLE)
     assert written.count('</parameter>') == written.count('</tool_call>') == 1
@@ -112,3 +153,58 @@ def test_names_that_no_tag_holds_are_refused():
   ):
     with pytest.raises(ValueError, match='does not fit into a tag'):
       tools.render_call(call, STYLE)
+
+
+values = st.recursive(
+  st.none()
+  | st.booleans()
+  | st.integers(-(2**53), 2**53)
+  | st.floats(allow_nan=False, allow_infinity=False)
+  | st.text()
+  | st.sampled_from(
+    ['True', 'null', '5', '"a"', '</parameter>', '</function>']
+  ),
+  lambda inner: (
+    st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3)
+  ),
+  max_leaves=5,
+)
+KINDS = {
+  type(None): 'null', bool: 'boolean', int: 'integer', float: 'number',
+  str: 'string', list: 'array', dict: 'object',
+}  # fmt: skip
+made = st.dictionaries(st.sampled_from(['a', 'b', 'c']), values)
+
+
+@hypothesis.given(made, st.sampled_from([STYLE, 'tiny+xml', 'qwen3_coder']))
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_a_schema_that_fits_changes_no_value(arguments, style):
+  """What a value is says its schema as well as its spelling, and they agree."""
+  call = types.ToolCall('f', arguments)
+  properties = {
+    name: {'type': KINDS[type(value)]} for name, value in arguments.items()
+  }
+  tool = {'name': 'f', 'parameters': {'properties': properties}}
+  text = tools.render_call(call, style)
+  for schemas in ([], [tool], [{'type': 'function', 'function': tool}]):
+    read = tools.parse(text, style, schemas)
+    assert (read.error, read.calls) == ('', (call,))
+    assert repr(read.calls[0].arguments) == repr(arguments)  # 1 is not True
+
+
+@hypothesis.given(made, st.data())
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_a_call_that_is_cut_is_none(arguments, data):
+  text = tools.render_call(types.ToolCall('f', arguments), 'qwen3_coder')
+  end = data.draw(st.integers(0, len(text) - 1))
+  read = tools.parse(text[:end], 'qwen3_coder')
+  assert read.calls == ()
+  assert bool(read.error) == text[:end].startswith('<tool_call>')
+
+
+@hypothesis.given(st.text())
+@hypothesis.settings(deadline=None, max_examples=150)
+def test_a_text_parameter_is_any_text_as_it_stands(value):
+  """But for quotes around all of it, which are JSON, and the closing tag."""
+  hypothesis.assume('</parameter>' not in value and not value.startswith('"'))
+  assert one(f'\n{value}\n', 'string') == value
