@@ -132,12 +132,12 @@ def read(
   if not file.is_file():
     raise DumpError(f'{path}: no such file')
   samples, own, failures = [], [], 0
-  for number, line in enumerate(file.open(encoding='utf-8'), 1):
+  for number, line in enumerate(file.open('rb'), 1):
     if not line.strip():
       continue
     try:
       data = json.loads(line)
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
       raise DumpError(f'{path}, line {number}: no JSON ({e})') from e
     if not isinstance(data, dict):
       raise DumpError(f'{path}, line {number}: {data!r:.40} is no object')
