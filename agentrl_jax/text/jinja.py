@@ -228,7 +228,7 @@ def _coder() -> str:
   return '{%- set trims = true -%}' + _chatml(
     style.tools_system,
     _TAG_REPLIES,
-    begun='named or tools',
+    begun='named',
     tools=_TAG_TOOLS.replace('BEFORE', before).replace('AFTER', after),
     calls=_TAG_CALLS,
   )

@@ -78,15 +78,16 @@ def test_values(text, kind, value):
 
 def test_alternatives_are_types_too():
   either = {'anyOf': [{'type': 'string'}, {'oneOf': [{'type': 'boolean'}]}]}
-  parameters = {'properties': {'x': either, 'y': True}}
+  parameters = {'properties': {'x': either, 'y': True, 'z': either}}
   tool = {'function': {'name': 'f', 'parameters': parameters}}
   text = '<tool_call><function=f>{}</function></tool_call>'.format(
     '<parameter=x>5</parameter><parameter=y>5</parameter>'
+    '<parameter=z>true</parameter>'
   )
   read = tools.parse(text, STYLE, [{'name': 'g'}, tool])
-  assert read.calls[0].arguments == {'x': '5', 'y': 5}
+  assert read.calls[0].arguments == {'x': '5', 'y': 5, 'z': True}
   read = tools.parse(text, STYLE, [{'function': {'name': 'f'}}])
-  assert read.calls[0].arguments == {'x': 5, 'y': 5}
+  assert read.calls[0].arguments == {'x': 5, 'y': 5, 'z': True}
 
 
 def test_truth_and_nothing_go_by_their_python_names():
