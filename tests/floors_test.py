@@ -50,6 +50,7 @@ FLOORS = {
   'adapters': 5.3,  # what is frozen beside them
   'pretrained': 5.3,
   'weights': 5.4,
+  'scorer': 5.5,  # a reward that needs a device
   'assembly': 5.5,  # config -> parts; shared by the programs
   'evaluate': 6,
   'finetune': 6,

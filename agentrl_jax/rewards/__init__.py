@@ -19,6 +19,7 @@ from agentrl_jax.rewards import (
   process,
   ruler,
   shaping,
+  stand_in,
   terms,
 )
 from agentrl_jax.rewards.parts import Failure, Judged, Part, over_group
@@ -43,6 +44,7 @@ REWARDS = {
   'audit': hacking.audit,
   'process': process.process,
   'ruler': ruler.Ruler,
+  'stand_in': stand_in.StandIn,
   'shaping': shaping.shaping,
   'format': terms.layout,
   'invalid': terms.invalid,

@@ -50,8 +50,8 @@ class Ruler:
   """A part of the reward: the judge's mean score, at the last turn.
 
   Args:
-    judge: 'package.module:name' of a function messages -> text; '' for an
-      endpoint, which needs `model`.
+    judge: a function messages -> text, or 'package.module:name' of one; '' for
+      an endpoint, which needs `model`.
     model, base_url, api_key_env, temperature: of `judge.endpoint`.
     rubric: what makes an attempt good.
     passes: questions a group, each in another order; their scores' mean
@@ -70,7 +70,7 @@ class Ruler:
   def __init__(
     self,
     *,
-    judge: str = '',
+    judge: str | judge_lib.Complete = '',
     model: str = '',
     base_url: str = '',
     api_key_env: str = 'OPENAI_API_KEY',
@@ -97,20 +97,22 @@ class Ruler:
         raise ValueError(f'{name}={value}: must be >= {low}')
     if not timeout_s > 0:
       raise ValueError(f'timeout_s={timeout_s}: must be > 0')
-    complete = (
-      tables.resolve({}, judge)
-      if judge
-      else judge_lib.endpoint(
-        model=model,
-        base_url=base_url,
-        api_key_env=api_key_env,
-        timeout_s=timeout_s,
-        temperature=temperature,
+    complete = judge
+    if isinstance(judge, str):
+      complete = (
+        tables.resolve({}, judge)
+        if judge
+        else judge_lib.endpoint(
+          model=model,
+          base_url=base_url,
+          api_key_env=api_key_env,
+          timeout_s=timeout_s,
+          temperature=temperature,
+        )
       )
-    )
     self._judge = judge_lib.Judge(
       complete,
-      name=judge or f'{base_url} {model} {temperature}',
+      name=str(judge or f'{base_url} {model} {temperature}'),
       timeout_s=timeout_s,
       retries=retries,
       backoff_s=backoff_s,

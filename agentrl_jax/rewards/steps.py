@@ -40,6 +40,8 @@ def of_trajectory(
 ) -> Steps:
   """Writes turns as steps: what the agent wrote, and what came back.
 
+  The system prompt, the same for all tasks, is left out.
+
   Args:
     trajectory: finished.
     labels: [S].
@@ -48,7 +50,8 @@ def of_trajectory(
     '\n'.join([turn.text, *(message.content for message in turn.observation)])
     for turn in trajectory.turns
   ]
-  prompt = '\n'.join(message.content for message in trajectory.prompt)
+  asked = [m.content for m in trajectory.prompt if m.role != 'system']
+  prompt = '\n'.join(asked)
   return Steps(prompt, tuple(steps), tuple(map(float, labels)))
 
 

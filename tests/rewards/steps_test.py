@@ -1,5 +1,6 @@
 """Labels of steps in the formats of PRM800K and of TRL, there and back."""
 
+import dataclasses
 import json
 
 import pytest
@@ -88,6 +89,13 @@ def test_a_turn_is_a_step_with_what_came_back():
   assert steps.of_trajectory(episode, [1]) == steps.Steps(
     '1+2=?', ('3',), (1.0,)
   )
+
+
+def test_the_system_prompt_is_no_part_of_the_problem():
+  prompt = types.Message('system', 'Count.'), types.Message('user', '1+2=?')
+  turn = made.turn(text='3')
+  episode = dataclasses.replace(made.trajectory(turn), prompt=prompt)
+  assert steps.of_trajectory(episode, [1]).prompt == '1+2=?'
 
 
 @pytest.mark.parametrize(

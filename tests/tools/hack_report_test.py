@@ -1,7 +1,10 @@
 """The report of a run directory: a line a step and kind, then the shares."""
 
 import importlib.util
+import json
 import pathlib
+
+import pytest
 
 from agentrl_jax import config, envs, rewards, types
 from agentrl_jax.envs import scripted
@@ -60,3 +63,42 @@ def test_what_is_not_there_is_said(tmp_path, capsys):
   write_run(tmp_path)
   assert report.main([str(tmp_path), '--step=7']) == 1
   assert 'has steps [1, 2]' in capsys.readouterr().err
+
+
+def write_rows(workdir, gaps):
+  c = config.default()
+  c.watch.patience, c.watch.audit_gap = 2, 0.1
+  workdir.mkdir()
+  (workdir / 'config.json').write_text(config.to_json(c))
+  rows = [
+    {'step': step, 'updates': 0, 'wall_s': 0.0,
+     'rollout/success': 0.5, 'audit/gap': gap}
+    for step, gap in enumerate(gaps, 1)
+  ]  # fmt: skip
+  lines = ''.join(json.dumps(row) + '\n' for row in rows)
+  (workdir / 'metrics.jsonl').write_text(lines)
+
+
+def test_an_alarm_leads_what_it_warns_of(tmp_path, capsys):
+  """The start is 0.1. A gap above 0.2 twice in a row: iterations 5 and 7.
+
+  Half is reached at 8, and never in 12 iterations: leads of 3 and 5.
+  """
+  start = [0.1, 0.1, 0.1]
+  write_rows(tmp_path / 'a', [*start, 0.3, 0.3, 0.4, 0.4, 0.5, 0.6])
+  write_rows(tmp_path / 'b', [*start, 0.3, 0.1, *[0.4] * 7])
+  write_rows(tmp_path / 'c', [*start, 0.1, 0.2, 0.1])
+  runs = [str(tmp_path / name) for name in 'abc']
+  assert report.main([*runs, '--alarm=flawed']) == 0
+  assert json.loads(capsys.readouterr().out) == {
+    'alarm': 'flawed', 'runs': 3, 'rang': 2, 'warned': 2,
+    'iteration': 6.0, 'lead': 4.0, 'lead_min': 3,
+  }  # fmt: skip
+
+
+def test_a_run_that_nobody_audited_is_refused(tmp_path, capsys):
+  write_rows(tmp_path / 'a', [])
+  assert report.main([str(tmp_path / 'a'), '--alarm=x']) == 1
+  assert 'config.audit_reward' in capsys.readouterr().err
+  with pytest.raises(SystemExit):
+    report.main([str(tmp_path / 'a'), str(tmp_path / 'a')])
