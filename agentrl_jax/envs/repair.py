@@ -1,10 +1,10 @@
 """Can an agent find a bug, mend it, and know that it did?
 
-A working function was given one bug that its tests notice. The agent sees the
-module and some of the tests; it is paid if all cases, those that it never saw
-too, give what the working function gave. Only the module is taken over for
-that: what was done to the tests or to anything else counts for nothing, and
-what is expected never enters the sandbox.
+A working function was given a bug that its tests notice, or two of them. The
+agent sees the module and some of the tests; it is paid if all cases, those that
+it never saw too, give what the working function gave. Only the module is taken
+over for that: what was done to the tests or to anything else counts for
+nothing, and what is expected never enters the sandbox.
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ from agentrl_jax.envs.code import catalogue as catalogues
 from agentrl_jax.envs.code import mutations, trials, visible
 
 TASK_DEFAULTS = {
-  'levels': (1, 2, 3),  # of difficulty, see code/catalogue.py
+  'levels': (1, 2, 3),  # of difficulty, see code/catalogue.py; 4: two bugs
   'catalogue': '',  # a file of tools/make_repairs.py; '' = our own
 }
 _TESTS = base.function('run_tests', 'Runs the tests in test_*.py.')
@@ -28,47 +28,47 @@ _TESTS = base.function('run_tests', 'Runs the tests in test_*.py.')
 def generate(
   seed: int, *, levels: Sequence[int] = (1, 2, 3), catalogue: str = ''
 ) -> dict[str, Any]:
-  """Draws a function and a bug.
+  """Draws a function and a bug, or two.
 
   Returns:
-    `module`, `function`, `text` as it should be, `bug` (kind, start, end,
-    replacement), `cases` (statements before, expression, result), `shown` of
-    them as tests, `level`.
+    `module`, `function`, `text` as it should be, `bugs`, each (kind, start,
+    end, replacement), in their order in the text, `cases` (statements before,
+    expression, result), `shown` of them as tests, `level`.
 
   Raises:
     ValueError: unknown level, or no catalogue.
   """
   if not levels or set(levels) - set(catalogues.LEVELS):
-    raise ValueError(f'levels={tuple(levels)}: give any of 1, 2, 3')
+    raise ValueError(f'levels={tuple(levels)}: give any of 1, 2, 3, 4')
   draw = random.Random(seed)
   book = catalogues.load(catalogue)
   names = sorted(book['items'])
   for _ in range(1000):  # functions alike, however many bugs each has
     name = draw.choice(names)
-    bugs = [bug for bug in _by_item(catalogue)[name] if bug[-1] in levels]
-    if bugs:
-      return _data(book['items'][name], draw.choice(bugs))
+    known = [each for each in _by_item(catalogue)[name] if each[1] in levels]
+    if known:
+      bugs, level = draw.choice(known)
+      return {**book['items'][name], 'bugs': bugs, 'level': level}
   raise ValueError(f'levels={tuple(levels)}: this catalogue has no such bugs')
 
 
-def _by_item(catalogue: str) -> Mapping[str, list[list[Any]]]:
-  """Bugs by function; kept with the catalogue."""
+def _by_item(catalogue: str) -> Mapping[str, list[tuple[list[Any], int]]]:
+  """(bugs, level) by function; kept with the catalogue."""
   book = catalogues.load(catalogue)
   if 'by_item' not in book:
-    found: dict[str, list[list[Any]]] = {name: [] for name in book['items']}
-    for bug in book['bugs']:
-      found[bug[0]].append(bug)
+    found: dict[str, Any] = {name: [] for name in book['items']}
+    for name, *bug, _, _, level in book['bugs']:
+      found[name].append(([bug], level))
+    for name, first, second, *_ in book['pairs']:
+      found[name].append(([first, second], catalogues.LEVELS[-1]))
     book['by_item'] = found
   return book['by_item']
 
 
-def _data(item: Mapping[str, Any], bug: Sequence[Any]) -> dict[str, Any]:
-  return {**item, 'bug': list(bug[1:5]), 'level': bug[-1]}
-
-
-def broken_text(data: Mapping[str, Any]) -> str:
-  """The module as the agent finds it."""
-  return mutations.Bug(*data['bug']).put_into(data['text'])
+def broken_text(data: Mapping[str, Any], mended: int = 0) -> str:
+  """The module as the agent finds it, or with its last bugs mended."""
+  bugs = [mutations.Bug(*bug) for bug in data['bugs']]
+  return mutations.with_bugs(data['text'], bugs[: len(bugs) - mended])
 
 
 class RepairEnv(shell.ShellEnv):
@@ -101,9 +101,9 @@ class RepairEnv(shell.ShellEnv):
     """The same function with another bug."""
     data = task.data
     name = f'{data["module"]}.{data["function"]}'
-    for bug in _by_item('').get(name, ()):
-      if list(bug[1:5]) != list(data['bug']):
-        other = {**data, 'bug': list(bug[1:5]), 'level': bug[-1]}
+    for bugs, level in _by_item('').get(name, ()):
+      if bugs != data['bugs']:
+        other = {**data, 'bugs': bugs, 'level': level}
         return dataclasses.replace(task, data=other)
     return None
 
@@ -116,7 +116,7 @@ class RepairEnv(shell.ShellEnv):
   def script(
     task: types.Task, agent: scripted.Agent, prompt: str
   ) -> scripted.Script:
-    """Runs the tests, reads, mends, tests again."""
+    """Runs the tests, reads, mends bug by bug, tests again each time."""
     del prompt
     data, path = task.data, f'{task.data["module"]}.py'
     yield scripted.call('run_tests')
@@ -136,9 +136,12 @@ class RepairEnv(shell.ShellEnv):
       if 'not' in reply:
         yield scripted.call('read_file', path=path)
       text = wrong
-    yield _edit(path, text, data['text'])
-    if not agent.errs('untested'):
-      yield scripted.call('run_tests')
+    for mended in range(len(data['bugs'])):
+      better = broken_text(data, mended + 1)
+      yield _edit(path, text, better)
+      if not agent.errs('untested'):
+        yield scripted.call('run_tests')
+      text = better
 
   def call_run_tests(self, arguments: Mapping[str, Any]) -> str:
     """How many tests pass, and what is wrong with the first that do not."""

@@ -17,6 +17,7 @@ from agentrl_jax.envs import (
 CASES = [['', f'f({x})', str(x * 2)] for x in (2, 3, 0, 5, -1)]
 TEXT = 'def f(x):\n  """Doubles."""\n  return x * 2\n'
 STAR = TEXT.index('*')
+NONE = dict.fromkeys(repair.RepairEnv.rates, 0.0)
 
 
 def task(**changes):
@@ -24,7 +25,7 @@ def task(**changes):
     'module': 'm',
     'function': 'f',
     'text': TEXT,
-    'bug': ['arithmetic', STAR, STAR + 1, '+'],
+    'bugs': [['arithmetic', STAR, STAR + 1, '+']],
     'cases': CASES,
     'shown': 3,
     'level': 1,
@@ -173,14 +174,14 @@ def test_exceptions_and_iterators_have_tests():
     'def f(x):\n  if x == 1: raise ValueError\n'
     '  return iter([x] * 2) if x == 2 else Odd()\n'
   )
-  made = task(text=text, cases=cases, bug=['constant', 0, 0, ''])
+  made = task(text=text, cases=cases, bugs=[])
   env = repair.RepairEnv()
   env.reset(made)
   assert do(env, 'run_tests') == 'passed 3 of 3'
   assert finish(env).reward == 1.0
   bad = text.replace('raise ValueError', 'return 0').replace('* 2', '* 3')
   env = repair.RepairEnv()
-  env.reset(task(text=bad, cases=cases, bug=['constant', 0, 0, '']))
+  env.reset(task(text=bad, cases=cases, bugs=[]))
   assert do(env, 'run_tests') == (
     'passed 1 of 3\ntest_1: no ValueError\n'
     'test_2: list(itertools.islice(f(k), 50)) is [2, 2, 2], not [2, 2]'
@@ -268,10 +269,28 @@ def test_drawn_tasks_fail_visibly_and_levels_are_kept():
       f'passed {data["shown"]} of {data["shown"]}'
     )
     assert finish(env).reward == 0.0
-  with pytest.raises(ValueError, match=r'levels=\(4,\)'):
-    repair.generate(0, levels=(4,))
+  with pytest.raises(ValueError, match=r'levels=\(5,\)'):
+    repair.generate(0, levels=(5,))
   with pytest.raises(ValueError, match='make_repairs'):
     repair.generate(0, catalogue='/nowhere')
+
+
+def test_of_two_bugs_both_have_to_be_mended():
+  data = repair.generate(2, levels=(4,))
+  assert (len(data['bugs']), data['level']) == (2, 4)
+  half = repair.broken_text(data, 1)
+  assert len({data['text'], half, repair.broken_text(data)}) == 3
+  task = types.Task('repair', 'test', 0, data)
+  for text, reward in ((half, 0.0), (data['text'], 1.0)):
+    env = repair.RepairEnv()
+    env.reset(task)
+    do(env, 'write_file', path=f'{data["module"]}.py', content=text)
+    passed = f'passed {data["shown"]} of {data["shown"]}'
+    assert (do(env, 'run_tests') == passed) == bool(reward)
+    assert finish(env).reward == reward
+  messages, earned = repair.RepairEnv.demonstrate(task, seed=0, rates=NONE)
+  names = [m.calls[0].name for m in messages if m.calls]
+  assert names.count('run_tests') == 3 and earned == 1.0
 
 
 def test_no_function_is_in_two_splits():
@@ -288,9 +307,6 @@ def test_no_function_is_in_two_splits():
   assert not functions['train'] & functions['test']
   assert not functions['train'] & functions['validation']
   assert not functions['validation'] & functions['test']
-
-
-NONE = dict.fromkeys(repair.RepairEnv.rates, 0.0)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ it anew, or another with functions of modules that are installed on the machine.
 
 import collections
 import functools
+import itertools
 import json
 import pathlib
+import random
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -18,7 +20,8 @@ from agentrl_jax.envs.code import items, mutations, trials, visible
 OWN = pathlib.Path(__file__).parent / 'repairs.json'
 MAX_SHOWN = 8  # cases of which the agent sees the tests
 BATCH = 40  # versions that one process tries
-LEVELS = (1, 2, 3)
+LEVELS = (1, 2, 3, 4)  # 4: two bugs at once
+PAIRS = 8  # of a function that are tried
 # Bugs that hide well, by kind; others show in what the line does.
 _SUBTLE = frozenset(('constant', 'bounds', 'compare', 'boolean'))
 
@@ -31,7 +34,8 @@ def load(path: str = '') -> dict[str, Any]:
     `items`: by name, `module`, `function`, `text`, `cases` as [before,
     expression, result], the first `shown` of which are the visible tests;
     `bugs`: [item, kind, start, end, replacement, visible failures, all
-    failures, level].
+    failures, level]; `pairs`: [item, first bug, second bug, visible failures,
+    all failures], a bug being [kind, start, end, replacement].
 
   Raises:
     ValueError: no catalogue there.
@@ -39,7 +43,7 @@ def load(path: str = '') -> dict[str, Any]:
   file = pathlib.Path(path) if path else OWN
   try:
     read = json.loads(file.read_text(encoding='utf-8'))
-    if read['items'] and read['bugs']:
+    if read['items'] and read['bugs'] and 'pairs' in read:
       return read
     raise KeyError('bugs')
   except (OSError, ValueError, KeyError, TypeError) as error:
@@ -88,7 +92,7 @@ def of_item(
   found = mutations.bugs(item.text, item.function)
   count['tried'] = len(found)
   good = []
-  for bug, results in _try(item, found, asked, backend):
+  for (bug,), results in _try(kept, [(bug,) for bug in found], asked, backend):
     if results is None:
       count['unusable'] += 1
       continue
@@ -104,18 +108,57 @@ def of_item(
   return kept, good, count
 
 
+def pairs_of_item(
+  kept: Mapping[str, Any], good: Sequence[Sequence[Any]], backend: str = 'auto'
+) -> list[list[Any]]:
+  """Puts two good bugs into a function at once, apart from each other.
+
+  Each of them alone is noticed by a visible test, so that both have to be
+  mended; pairs that hide each other from all visible tests are left out.
+
+  Args:
+    kept, good: of `of_item`.
+    backend: of the sandbox.
+
+  Returns:
+    Pairs as `load` says; at most `PAIRS`.
+  """
+  name = f'{kept["module"]}.{kept["function"]}'
+  bugs = [mutations.Bug(*bug[1:5]) for bug in good]
+  apart = [
+    (a, b)
+    for a, b in itertools.permutations(bugs, 2)
+    if a.end < b.start
+    and mutations.is_program(mutations.with_bugs(kept['text'], (a, b)))
+  ]
+  draw = random.Random(f'pairs {name}')
+  chosen = draw.sample(apart, min(PAIRS, len(apart)))
+  asked = [(before, text) for before, text, _ in kept['cases']]
+  out = []
+  for pair, results in _try(kept, chosen, asked, backend):
+    wrong = [
+      not trials.is_equal(result, expected)
+      for result, (_, _, expected) in zip(results or (), kept['cases'])
+    ]
+    failed = sum(wrong[: kept['shown']])
+    if failed:
+      places = [[b.kind, b.start, b.end, b.replacement] for b in pair]
+      out.append([name, *places, failed, sum(wrong)])
+  return out
+
+
 def _try(
-  item: items.Item,
-  found: Sequence[mutations.Bug],
+  kept: Mapping[str, Any],
+  found: Sequence[Sequence[mutations.Bug]],
   cases: Sequence[tuple[str, str]],
   backend: str,
-) -> Iterable[tuple[mutations.Bug, list[str] | None]]:
-  """Results by bug; a batch that a bug ended is tried one by one from there."""
+) -> Iterable[tuple[Sequence[mutations.Bug], list[str] | None]]:
+  """Results by bugs; a batch that one ended is tried one by one from there."""
   waiting, size = list(found), BATCH
   while waiting:
     batch, waiting = waiting[:size], waiting[size:]
-    texts = [bug.put_into(item.text) for bug in batch]
-    results = trials.run(item.module, texts, cases, backend)
+    texts = [mutations.with_bugs(kept['text'], bugs) for bugs in batch]
+    results = trials.run(kept['module'], texts, cases, backend)
     done = results.index(None) if None in results else len(batch)
     yield from zip(batch[:done], results[:done])
     if done < len(batch):
@@ -137,13 +180,14 @@ def build(
 
   Returns:
     The catalogue, and the yield: functions, bugs tried, kept, unnoticed and
-    unusable, `yield`, seconds.
+    unusable, pairs, `yield`, seconds.
   """
   begun, total = time.monotonic(), collections.Counter()
-  made: dict[str, Any] = {'items': {}, 'bugs': []}
+  made: dict[str, Any] = {'items': {}, 'bugs': [], 'pairs': []}
   for item in sources:
     try:
       kept, good, count = of_item(item, backend)
+      pairs = pairs_of_item(kept, good, backend)
     except sandbox.SandboxError as error:
       tell(f'{item.name}: left out, {error}')
       continue
@@ -151,10 +195,12 @@ def build(
     if good:
       made['items'][item.name] = kept
       made['bugs'] += good
+      made['pairs'] += pairs
     tell(f'{item.name}: {count["kept"]} of {count["tried"]}')
   numbers = {
     'functions': len(made['items']),
     **{n: total[n] for n in ('tried', 'kept', 'unnoticed', 'unusable')},
+    'pairs': len(made['pairs']),
     'yield': total['kept'] / max(total['tried'], 1),
     'seconds': time.monotonic() - begun,
   }
@@ -162,7 +208,7 @@ def build(
 
 
 def dump(catalogue: Mapping[str, Any]) -> str:
-  """Writes a catalogue as JSON, an item or a bug a line."""
+  """Writes a catalogue as JSON, an item, a bug or a pair a line."""
 
   def line(value):
     return json.dumps(value, ensure_ascii=True, separators=(',', ':'))
@@ -170,7 +216,11 @@ def dump(catalogue: Mapping[str, Any]) -> str:
   kept = [
     f'{line(name)}:{line(item)}' for name, item in catalogue['items'].items()
   ]
-  bugs = [line(bug) for bug in catalogue['bugs']]
+  bugs, pairs = (
+    ',\n'.join(map(line, catalogue[what])) for what in ('bugs', 'pairs')
+  )
   return (
-    '{"items":{\n' + ',\n'.join(kept) + '\n},"bugs":[\n' + ',\n'.join(bugs)
-  ) + '\n]}\n'
+    '{"items":{\n'
+    + ',\n'.join(kept)
+    + f'\n}},"bugs":[\n{bugs}\n],"pairs":[\n{pairs}\n]}}\n'
+  )

@@ -9,7 +9,7 @@ import ast
 import dataclasses
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 _COMPARE = {
   ast.Lt: ('<', ('<=', '>')),
@@ -62,6 +62,13 @@ class Bug:
   def put_into(self, text: str) -> str:
     """Returns the source with the bug."""
     return text[: self.start] + self.replacement + text[self.end :]
+
+
+def with_bugs(text: str, bugs: Sequence[Bug]) -> str:
+  """Puts several bugs in that do not touch each other; places are of `text`."""
+  for bug in sorted(bugs, key=lambda bug: -bug.start):
+    text = bug.put_into(text)
+  return text
 
 
 class _Source:
@@ -289,6 +296,11 @@ def bugs(text: str, function: str) -> list[Bug]:
             seen.add(program)
             out.append(bug)
   return sorted(out, key=lambda bug: (bug.start, bug.end, bug.replacement))
+
+
+def is_program(text: str) -> bool:
+  """Whether Python can read a source."""
+  return bool(_program(text))
 
 
 def _program(text: str) -> str:

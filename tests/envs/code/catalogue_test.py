@@ -45,6 +45,42 @@ def test_bugs_fail_and_fixes_pass_as_recorded(name):
     assert bug[5] >= 1
 
 
+@pytest.mark.parametrize('name', sorted(OWN['items'])[3::40])
+def test_pairs_fail_as_recorded_and_each_bug_alone_fails_too(name):
+  item = OWN['items'][name]
+  cases = [(before, asked) for before, asked, _ in item['cases']]
+  expected = [result for _, _, result in item['cases']]
+  pairs = [pair for pair in OWN['pairs'] if pair[0] == name]
+  assert pairs
+  for _, first, second, shown, every in pairs:
+    one, two = mutations.Bug(*first), mutations.Bug(*second)
+    texts = [
+      mutations.with_bugs(item['text'], bugs)
+      for bugs in ((one, two), (one,), (two,))
+    ]
+    failed = []
+    for results in trials.run(item['module'], texts, cases):
+      wrong = [not trials.is_equal(a, b) for a, b in zip(results, expected)]
+      failed.append([sum(wrong[: item['shown']]), sum(wrong)])
+    assert failed[0] == [shown, every]
+    assert min(visible for visible, _ in failed) >= 1
+
+
+def test_pairs_lie_apart_and_do_not_hide_each_other():
+  text = 'def f(x):\n  y = x + 1\n  return y - 1\n'
+  item = items.Item('m', 'f', text, (('', 'f(1)'), ('', 'f(5)')))
+  kept, good, _ = catalogue.of_item(item)
+  pairs = catalogue.pairs_of_item(kept, good)
+  texts = set()
+  for _, first, second, failed, _ in pairs:
+    one, two = mutations.Bug(*first), mutations.Bug(*second)
+    assert one.end < two.start and failed >= 1
+    texts.add(mutations.with_bugs(text, (two, one)))
+  assert pairs == catalogue.pairs_of_item(kept, good)
+  # What is too much in one line is taken off in the other: no test notices.
+  assert text.replace('1', '2') not in texts and texts
+
+
 def test_levels():
   short, long = 'x\n' * 15, 'x\n' * 16
   assert catalogue.level(short, 'call', 3, 4) == 1
@@ -69,6 +105,9 @@ def test_a_catalogue_is_built_and_read(tmp_path):
   ]
   assert (numbers['tried'], numbers['kept'], numbers['yield']) == (3, 3, 1.0)
   assert lines == ['m.f: 3 of 3', 'n.f: 0 of 0']
+  # x - 0 and x - 2; 0 and 2 stand in one place.
+  both = [first[3] + second[3] for _, first, second, *_ in made['pairs']]
+  assert sorted(both) == ['-0', '-2'] and numbers['pairs'] == 2
   path = tmp_path / 'repairs.json'
   path.write_text(catalogue.dump(made))
   assert catalogue.load(str(path)) == json.loads(json.dumps(made))
@@ -83,7 +122,9 @@ def test_bugs_that_no_visible_test_notices_are_left_out():
   assert '<=' not in {bug[4] for bug in good}
 
 
-@pytest.mark.parametrize('text', ['', '[]', '{"items":{},"bugs":[]}'])
+@pytest.mark.parametrize(
+  'text', ['', '[]', '{"items":{},"bugs":[],"pairs":[]}']
+)
 def test_what_is_no_catalogue_is_an_error(text, tmp_path):
   path = tmp_path / 'x.json'
   path.write_text(text)
