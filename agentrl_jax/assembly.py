@@ -17,6 +17,7 @@ from agentrl_jax import (
   __version__,
   adapters,
   advantages,
+  data,
   envs,
   losses,
   pretrained,
@@ -73,6 +74,11 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     chat.style(config.text.style)
   except ValueError as e:
     out.append(f'config.text.style: {e}')
+  try:
+    if config.sft.data:
+      data.Conversations(config.sft.data)
+  except ValueError as e:
+    out.append(f'config.sft.data: {e}')
   if config.env.isolation == 'ray' and not remote.has_ray():
     out.append("config.env.isolation='ray': ray is not installed (extra `ray`)")
   try:
@@ -240,7 +246,9 @@ def env_options(config: ml_collections.ConfigDict) -> dict[str, Any]:
 
 
 def demonstrations(config: ml_collections.ConfigDict, seed: int = 0):
-  """Opens the scripted episodes that SFT and the tokenizer read."""
+  """Opens what SFT and the tokenizer read: scripted episodes, or a file's."""
+  if config.sft.data:
+    return data.Conversations(config.sft.data)
   return envs.demonstrations(
     config.env.name,
     num=config.sft.demonstrations,
@@ -273,7 +281,7 @@ def language(config: ml_collections.ConfigDict) -> Language:
     records = with_tools(config, demonstrations(config), _TOKENIZER_TEXTS)
     style = config.text.style
     texts = [
-      message['content']
+      tools.written(message['content'], message.get('calls', ()), style)
       for record in records
       for message in templates.translated(style, record['messages'])
     ]
@@ -317,7 +325,7 @@ def with_tools(
   found = [records[i] for i in range(count)]
   env_class = tables.resolve(envs.ENVS, config.env.name)
   shows = chat.style(config.text.style).schemas is not None
-  if not shows or not hasattr(env_class, 'task_tools'):
+  if config.sft.data or not shows or not hasattr(env_class, 'task_tools'):
     return found
   options = envs.base.split_options(env_class, env_options(config))[0]
   return [

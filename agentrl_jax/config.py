@@ -141,6 +141,7 @@ def _policy_fields():
       steps=0,  # updates of supervised fine-tuning; 0 = none
       rows=12,  # packed rows of a batch, a multiple of train.rows
       demonstrations=4000,  # scripted episodes
+      data='',  # chat JSON lines to learn from instead; '' = those episodes
       observation_weight=0.1,  # loss weight of tokens not by the agent
       optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
     ),

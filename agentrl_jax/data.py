@@ -5,17 +5,46 @@ served by a grain pipeline whose batch `i` depends on (rows, seed, i) alone: a
 resumed run asks for the batches it has not seen.
 """
 
+import functools
+import hashlib
+import pathlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from agentrl_jax import packing
-from agentrl_jax.text import chat, templates
+from agentrl_jax import packing, types
+from agentrl_jax.text import chat, conversations, templates
 from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text.tokenizer import Tokenizer
 
 Rows = dict[str, np.ndarray]
+
+
+class Conversations:
+  """Demonstrations of somebody else: a file of chat JSON lines.
+
+  Args:
+    path: of the file, as `text.conversations` describes it.
+
+  Attributes:
+    directory: the file's path with a digest of its content as name, which is
+      what tells generated demonstrations apart as well.
+
+  Raises:
+    ValueError: a file that cannot be read; says which line is at fault.
+  """
+
+  def __init__(self, path: str):
+    self._records = conversations.read(path)
+    digest = hashlib.sha256(pathlib.Path(path).read_bytes()).hexdigest()
+    self.directory = pathlib.Path(path).parent / digest[:16]
+
+  def __len__(self) -> int:
+    return len(self._records)
+
+  def __getitem__(self, index: int) -> dict[str, Any]:
+    return self._records[index]
 
 
 def sft_rows(
@@ -33,7 +62,8 @@ def sft_rows(
   Args:
     records: each with `messages`, {role, content} mappings or records, calls
       in the notation of 'tiny' or of the style; and `tools`, where they are
-      others than those of all.
+      others than those of all. `contexts` of the same `tokenizer` are taken as
+      they are.
     tokenizer: knows the special tokens of the style.
     style: a name in `STYLES` or a style.
     row_length: T, tokens of a row.
@@ -56,10 +86,14 @@ def sft_rows(
   """
   memory = memory or memory_lib.Memory()
   owners, contexts = [], []
+  name = functools.cache(lambda: conversations.name(tokenizer))
   for i, record in enumerate(records):
-    messages = templates.translated(style, record['messages'])
-    own = record.get('tools', tools)
-    parts = memory_lib.contexts(tokenizer, style, messages, memory, own)
+    if record.get('contexts') and record['tokenizer'] == name():
+      parts = record['contexts']
+    else:
+      messages = templates.translated(style, record['messages'])
+      own = record.get('tools', tools)
+      parts = memory_lib.contexts(tokenizer, style, messages, memory, own)
     owners += [i] * len(parts)
     contexts += parts
   if not contexts:
@@ -72,6 +106,28 @@ def sft_rows(
       f'never cut: raise row_length={row_length} (config.train.row_length, '
       'which follows config.rollout.max_context)'
     )
+  return pack(
+    contexts, row_length=row_length, observation_weight=observation_weight
+  )
+
+
+def pack(
+  contexts: Sequence[types.Tokens],
+  *,
+  row_length: int,
+  observation_weight: float,
+) -> Rows:
+  """Packs token streams whole into rows.
+
+  Args:
+    contexts: what was seen and, where `sampled_mask`, written.
+    row_length: T, at least the longest of them.
+    observation_weight: loss weight of what was seen.
+
+  Returns:
+    As `sft_rows`.
+  """
+  lengths = [len(tokens.ids) for tokens in contexts]
   members = packing.pack(lengths, row_length)
   shape = (len(members), row_length)
   rows = {

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from agentrl_jax import data, packing
-from agentrl_jax.text import memory, templates, tokenizer
+from agentrl_jax import assembly, config, data, packing
+from agentrl_jax.text import conversations, memory, templates, tokenizer
 
 
 def record(i, turns=2):
@@ -205,3 +205,33 @@ def test_calls_are_shown_in_the_notation_of_the_style(tok):
     rows = data.sft_rows([{'messages': messages}], tok, style, row_length=64)
     said = rows['tokens'][rows['mask']].tolist()
     assert tok.decode(said) == text + '<|end|>'
+
+
+def test_a_file_stands_for_the_demonstrations(tmp_path):
+  file = tmp_path / 'chat.jsonl'
+  call = {'name': 'search', 'arguments': {'from': 'OSL', 'to': 'BGO'}}
+  said = {'role': 'assistant', 'content': '', 'tool_calls': [call]}
+  asked = {'role': 'user', 'content': 'Oslo to Bergen'}
+  conversations.write(file, [{'messages': [asked, said]}])
+  c = config.default()
+  c.sft.data, c.text.style, c.text.vocab_size = str(file), 'chatml', 600
+  found = assembly.demonstrations(c)
+  language = assembly.language(c)
+  records = assembly.with_tools(c, found)
+  rows = data.sft_rows(
+    records, language.tokenizer, language.style, row_length=128
+  )
+  text = language.tokenizer.decode(rows['tokens'][rows['mask']].tolist())
+  assert text == (
+    '<tool_call>\n{"name": "search", "arguments": {"from": "OSL", "to": "BGO"}}'
+    '\n</tool_call><|im_end|>'
+  )
+  # Its text is what the tokenizer was trained on: words are few tokens.
+  assert rows['mask'].sum() < len(text) / 3
+  before = found.directory
+  assert not [x for x in assembly.faults(c) if 'sft.data' in x]
+  file.write_text(file.read_text() + '[]\n')
+  (fault,) = [x for x in assembly.faults(c) if 'sft.data' in x]
+  assert f'{file}, line 2: needs a list of messages' in fault
+  conversations.write(file, [{'messages': [said]}])
+  assert assembly.demonstrations(c).directory != before

@@ -1,10 +1,15 @@
-"""Exports a run's policy in Hugging Face layout, tokenizer and chat template.
+"""Exports a run's policy in Hugging Face layout, or its episodes for TRL.
 
 tools/run tools/export.py RUN --to=DIR [--which=last] [--dtype=bfloat16]
   [--part=policy|base|adapter]
+tools/run tools/export.py RUN --to=FILE.jsonl --part=chat|preference
+  [--which=all] [--kind=train] [--above=0] [--tokens]
 
 Adapters are merged into the policy, or exported alone as the package `peft`
-loads them on the base.
+loads them on the base. `chat` writes the episodes that were paid more than
+`--above`, to fine-tune on (config.sft.data=FILE.jsonl here, with `--tokens`
+exactly as they were sampled); `preference` the best and the worst of each group
+whose rewards differ.
 """
 
 import argparse
@@ -14,27 +19,37 @@ import sys
 
 DTYPES = ('float32', 'bfloat16')
 PARTS = ('policy', 'base', 'adapter')
+EPISODES = ('chat', 'preference')
 
 
 def main(arguments: list[str] | None = None) -> int:
   """Writes the model directory; returns the exit status."""
   parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
   parser.add_argument('run', help='run directory')
-  parser.add_argument('--to', required=True, help='directory to write')
+  parser.add_argument('--to', required=True, help='directory or file to write')
   parser.add_argument(
     '--which',
     default='last',
-    help='last, best (by eval/success) or the number of an iteration',
+    help='last, best (by eval/success), the number of an iteration, or all '
+    'that episodes were kept of',
   )
   parser.add_argument('--dtype', default='float32', choices=DTYPES)
   parser.add_argument(
     '--part',
     default='policy',
-    choices=PARTS,
-    help='of a run with adapters: merged, what is frozen, or they alone',
+    choices=PARTS + EPISODES,
+    help='of a run with adapters: merged, what is frozen, or they alone; or '
+    'episodes, as conversations or as pairs',
   )
+  parser.add_argument('--kind', default='train', help='train, eval or test')
+  parser.add_argument('--above', type=float, default=0.0, help='outcome')
+  parser.add_argument('--tokens', action='store_true', help='as sampled, too')
   options = parser.parse_args(arguments)
   try:
+    if options.part in EPISODES:
+      count = episodes(options)
+      print(f'{options.run}: {count} records -> {options.to}')
+      return 0
     step = export(
       pathlib.Path(options.run),
       pathlib.Path(options.to),
@@ -91,6 +106,73 @@ def export(
     _write_model(to, model, params, config, tokenizer, dtype)
   tokenizer.save(to)
   return step
+
+
+def episodes(options: argparse.Namespace) -> int:
+  """Writes episodes as JSON lines; returns how many records.
+
+  Raises:
+    ValueError: no such run or iteration, or no episode that is asked for.
+  """
+  from agentrl_jax import assembly
+  from agentrl_jax.rollout import store
+  from agentrl_jax.text import conversations
+
+  run = pathlib.Path(options.run)
+  config, steps = _config(run), store.steps(run, kind=options.kind)
+  if options.which != 'all':
+    steps = steps[-1:] if options.which == 'last' else [_number(options.which)]
+  schemas, style = assembly.schemas(config), config.text.style
+  tokenizer = _tokenizer(run, config) if options.tokens else None
+  records = []
+  for step in steps:
+    read = store.read(run, step, kind=options.kind)
+    found = [r.trajectory for r in read if r.trajectory.stop_reason.trainable]
+    if options.part == 'preference':
+      pairs = _pairs(found)
+      records += [
+        conversations.preference(
+          one.prompt, *map(conversations.said, (one, two)), style, schemas
+        )
+        for one, two in pairs
+      ]
+      continue
+    records += [
+      conversations.dump(
+        [*t.prompt, *conversations.said(t)],
+        style,
+        schemas,
+        t.contexts if options.tokens else (),
+        tokenizer,
+      )
+      for t in found
+      if t.turns and t.outcome > options.above
+    ]
+  if not records:
+    raise ValueError(f'{run}: no {options.kind} episode to write, of {steps}')
+  return conversations.write(options.to, records)
+
+
+def _pairs(trajectories):
+  """Best and worst of each task whose total rewards differ."""
+  groups = {}
+  for t in trajectories:
+    if t.turns:
+      groups.setdefault(t.task.name, []).append(t)
+
+  def worth(t):
+    return sum(t.rewards.get('total', (t.outcome,)))
+
+  for members in groups.values():
+    best, worst = max(members, key=worth), min(members, key=worth)
+    if worth(best) > worth(worst):
+      yield best, worst
+
+
+def _number(which: str) -> int:
+  if not which.isdigit():
+    raise ValueError(f'--which={which}: give last, all or an iteration')
+  return int(which)
 
 
 def _params(saved, step, run, config, model, mesh, part):

@@ -10,9 +10,18 @@ import jax
 import numpy as np
 import pytest
 
-from agentrl_jax import adapters, assembly, checkpoint, config, weights
+from agentrl_jax import (
+  adapters,
+  assembly,
+  checkpoint,
+  config,
+  data,
+  types,
+  weights,
+)
 from agentrl_jax.models import hf, lora, params, peft
-from agentrl_jax.text import tokenizer
+from agentrl_jax.rollout import store
+from agentrl_jax.text import templates, tokenizer, tools
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -139,3 +148,84 @@ def test_a_run_without_adapters_has_none_to_export(run, tmp_path, capsys):
   arguments = [str(run[0]), f'--to={tmp_path}', '--part=adapter']
   assert load_tool().main(arguments) == 1
   assert 'no adapters: only --part=policy' in capsys.readouterr().err
+
+
+def episode(tok, task, sample, paid):
+  """Two turns, one of which calls, in the one context that they make."""
+  call = tools.render_call(types.ToolCall('search', {'from': str(sample)}))
+  prompt = types.Message('system', 'Book.'), types.Message('user', task)
+  said = call, 'done'
+  reply = types.Message('tool', '2 flights')
+  messages = [*prompt, types.Message('assistant', call), reply]
+  tokens = templates.render(
+    tok, 'tiny', [*messages, types.Message('assistant', 'done')]
+  )
+  size = len(tokens.ids)
+  context = types.Context(
+    tokens.ids, tokens.sampled_mask, (0.0,) * size, (0,) * size
+  )
+  turns = [
+    types.Turn(0, 0, 0, text, (), '', None, replies, reward)
+    for text, replies, reward in zip(said, ((reply,), ()), (0.0, paid))
+  ]
+  rewards = {'total': (0.0, paid)}
+  return types.Trajectory(
+    types.Task('flight', 'train', int(task), {}), sample, prompt,
+    tuple(turns), (context,), types.StopReason.DONE, rewards,
+  )  # fmt: skip
+
+
+@pytest.fixture(scope='module')
+def played(run):
+  """Iteration 7: of task 1 two of three succeed, of task 2 nobody."""
+  tok = tokenizer.load(run[0] / 'tokenizer')
+  paid = {'1': (0.0, 1.0, 1.0), '2': (0.0, 0.0)}
+  made = [
+    episode(tok, task, i, x) for task in paid for i, x in enumerate(paid[task])
+  ]
+  store.write(run[0], 7, made)
+  return run[0], tok, made
+
+
+@pytest.mark.parametrize('more', [[], ['--tokens']])
+def test_episodes_come_back_as_demonstrations(played, tmp_path, more, capsys):
+  path, tok, made = played
+  file = tmp_path / 'chat.jsonl'
+  arguments = [str(path), f'--to={file}', '--part=chat', '--which=all']
+  assert load_tool().main(arguments + more) == 0
+  assert '2 records' in capsys.readouterr().out
+  lines = [json.loads(line) for line in file.read_text().splitlines()]
+  assert all(('contexts' in line) == bool(more) for line in lines)
+  call = lines[0]['messages'][2]['tool_calls'][0]['function']
+  assert call == {'name': 'search', 'arguments': {'from': '1'}}
+  records = data.Conversations(str(file))
+  found = data.sft_rows(records, tok, 'tiny', row_length=256)
+  want = data.pack(
+    [
+      types.Tokens(t.contexts[0].tokens, t.contexts[0].sampled_mask)
+      for t in made[1:3]
+    ],
+    row_length=256,
+    observation_weight=0.1,
+  )
+  for name, values in want.items():
+    np.testing.assert_array_equal(found[name], values)
+
+
+def test_the_best_and_the_worst_of_a_group_are_a_pair(played, tmp_path):
+  file = tmp_path / 'pairs.jsonl'
+  arguments = [str(played[0]), f'--to={file}', '--part=preference']
+  assert load_tool().main(arguments) == 0
+  (pair,) = map(json.loads, file.read_text().splitlines())
+  sides = [pair[s][0]['tool_calls'][0] for s in ('chosen', 'rejected')]
+  froms = [side['function']['arguments']['from'] for side in sides]
+  assert froms == ['1', '0']
+  assert pair['prompt'][1] == {'role': 'user', 'content': '1'}
+
+
+def test_no_episode_is_said(played, tmp_path, capsys):
+  arguments = [str(played[0]), f'--to={tmp_path / "a"}', '--part=chat']
+  assert load_tool().main([*arguments, '--above=1']) == 1
+  assert 'no train episode to write' in capsys.readouterr().err
+  assert load_tool().main([*arguments, '--which=6']) == 1
+  assert 'train has steps [7]' in capsys.readouterr().err
