@@ -2,7 +2,8 @@
 
 The result is kept by content in the user's cache: every run whose data, model,
 tokenizer and SFT settings (and seed) are the same starts from the same
-weights. A killed run continues from its last checkpoint.
+weights. A killed run continues from its last checkpoint; one that has begun RL
+keeps the result it began with, on whatever devices it goes on.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from agentrl_jax import (
   distributed,
   metrics,
   runtime,
+  supervisor,
 )
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective, optimizer, step
@@ -37,6 +39,8 @@ from agentrl_jax.sampler import engine
 # Code that decides what fine-tuning gives: edited, it meets no old result.
 _CODE = ('data.py', 'finetune.py', 'packing.py')
 _CODE_FOLDERS = ('learner', 'losses', 'models', 'text')
+# In a run's directory: the name of the result that it began with.
+_NOTE = 'sft_name'
 
 
 def identity(
@@ -106,8 +110,8 @@ def run(
   With `lora.sft` adapters are trained and the base stays as it is; without,
   all weights are, whatever adapters come after.
 
-  Writes `WORKDIR/sft.jsonl`; checkpoints lie in `WORKDIR/sft` until the result
-  is in the cache.
+  Writes `WORKDIR/sft.jsonl` and `WORKDIR/sft_name`; checkpoints lie in
+  `WORKDIR/sft` until the result is in the cache.
 
   Raises:
     loop.Interrupted: `stop` said so; the state was saved.
@@ -122,8 +126,10 @@ def run(
   trained, frozen = lora.split(params)
   display.stage('generating demonstrations')
   records = assembly.demonstrations(config)
-  name = identity(config, records.directory.name, language.tokenizer, params)
-  cached = assembly.cache_root() / 'sft' / name
+  name = _begun_with(work, config.sft.steps, display) or identity(
+    config, records.directory.name, language.tokenizer, params
+  )
+  cached = _cached(name)
 
   def train():
     # A checkpoint of other content is not gone on from.
@@ -131,10 +137,11 @@ def run(
     parts = config, work, saved, language, model, mesh
     return _train(*parts, records, params, display, stop)
 
-  if distributed.count() > 1:
-    return lora.join(train(), frozen)
-  if not cached.exists():
+  if not all(distributed.exchange(cached.exists())):
     result = train()
+    if distributed.count() > 1:
+      _note(work, name)
+      return lora.join(result, frozen)
 
     def fill(directory):
       checkpoint.write_tree(f'{directory}/params', result)
@@ -143,11 +150,46 @@ def run(
     checkpoint.publish_directory(str(cached), fill)
   else:
     display.note(f'fine-tuned weights reused from {cached}')
-  shutil.rmtree(work / 'sft', ignore_errors=True)
-  # Always from the cache: a resumed run and its siblings read the same bytes.
-  shutil.copy(cached / 'sft.jsonl', work / 'sft.jsonl.tmp')
-  (work / 'sft.jsonl.tmp').replace(work / 'sft.jsonl')
+  _note(work, name)
+  if distributed.is_first():
+    shutil.rmtree(work / 'sft', ignore_errors=True)
+    # Always from the cache: a resumed run and its siblings read the same bytes.
+    shutil.copy(cached / 'sft.jsonl', work / 'sft.jsonl.tmp')
+    (work / 'sft.jsonl.tmp').replace(work / 'sft.jsonl')
   return lora.join(checkpoint.read_tree(f'{cached}/params', trained), frozen)
+
+
+def _cached(name: str) -> pathlib.Path:
+  return assembly.cache_root() / 'sft' / name
+
+
+def _begun_with(work: pathlib.Path, steps: int, display: Any) -> str:
+  """Returns which result a run that goes on began with, '' for none.
+
+  Its name says on what devices it was made, so that on others it would be
+  sought in vain.
+  """
+  note, name = work / _NOTE, ''
+  if supervisor.checkpoints(work) and note.is_file():
+    name = note.read_text()
+  left = (work / 'sft' / name / str(steps)).is_dir()  # by several hosts
+  said = distributed.exchange([name, left or _cached(name).exists()])
+  name = said[0][0]
+  if name and all(words == [name, True] for words in said):
+    return name
+  if name:
+    display.warn(
+      f'the fine-tuned weights that {work} began with are not in '
+      f'{_cached(name)}: trained anew, which matters for a KL to them only'
+    )
+  return ''
+
+
+def _note(work: pathlib.Path, name: str) -> None:
+  if distributed.is_first():
+    partial = work / f'{_NOTE}.tmp'
+    partial.write_text(name)
+    partial.replace(work / _NOTE)
 
 
 def _train(

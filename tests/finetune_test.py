@@ -15,10 +15,12 @@ from agentrl_jax import (
   checkpoint,
   data,
   display,
+  distributed,
   finetune,
   metrics,
 )
 from agentrl_jax import config as config_lib
+from agentrl_jax.learner import step
 from agentrl_jax.models import lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.rollout import loop
@@ -118,10 +120,6 @@ def test_it_learns_and_siblings_read_the_same_bytes(
   (first, second) = losses(tmp_path / 'a')
   assert (first[0], second[0]) == (10, 20) and second[1] < first[1]
   assert not (tmp_path / 'a' / 'sft').exists()
-
-  def never(*_):
-    raise AssertionError('trained again')
-
   monkeypatch.setattr(finetune, '_train', never)
   two = tune(parts, tmp_path / 'b')
   assert equal(one, two)
@@ -129,6 +127,43 @@ def test_it_learns_and_siblings_read_the_same_bytes(
   assert (tmp_path / 'a' / path).read_bytes() == (
     tmp_path / 'b' / path
   ).read_bytes()
+
+
+def never(*_):
+  raise AssertionError('trained again')
+
+
+def begin_rl(workdir):
+  (workdir / 'checkpoints' / '1').mkdir(parents=True)
+
+
+def test_a_run_keeps_what_it_began_with_on_other_devices(
+  parts, tmp_path, monkeypatch
+):
+  one = tune(parts, tmp_path / 'a')
+  begin_rl(tmp_path / 'a')
+  monkeypatch.setattr(finetune.runtime, 'num_cores', lambda: 999)
+  monkeypatch.setattr(finetune, '_train', never)
+  assert equal(tune(parts, tmp_path / 'a'), one)
+  with pytest.raises(AssertionError, match='trained again'):  # none of that run
+    tune(parts, tmp_path / 'b')
+  # What is gone from the cache is not taken for what another name holds.
+  os.rename(tmp_path / 'cache', tmp_path / 'emptied')
+  with pytest.raises(AssertionError, match='trained again'):
+    tune(parts, tmp_path / 'a')
+
+
+def test_one_host_takes_over_what_several_left_in_the_run(
+  parts, tmp_path, monkeypatch
+):
+  with monkeypatch.context() as two:
+    two.setattr(distributed, 'count', lambda: 2)
+    two.setattr(distributed, 'exchange', lambda value: [value, value])
+    one = tune(parts, tmp_path / 'a')
+  assert not (tmp_path / 'cache' / 'sft').exists()
+  begin_rl(tmp_path / 'a')
+  monkeypatch.setattr(step.Learner, 'update', never)
+  assert equal(tune(parts, tmp_path / 'a'), one)
 
 
 @pytest.mark.parametrize('stops', [(0, 0), (3, 0, 9), (19,)])

@@ -192,3 +192,4 @@ def test_a_run_goes_on_with_one_host_when_the_config_says_so(whole):
   assert done.returncode == 0, done.stdout + done.stderr
   assert 'resumed after iteration 2' in done.stdout
   assert 'hosts 2 is now 1' in ' '.join(done.stdout.split())
+  assert 'fine-tuning' not in done.stdout  # what the two made is taken over
