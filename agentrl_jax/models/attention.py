@@ -1,5 +1,7 @@
 """Who sees whom: attention over packed rows, and over a cache."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -7,6 +9,7 @@ import jax.numpy as jnp
 # the upper triangle of the score matrix is never computed.
 _BLOCK = 128
 _MASKED = -1e30  # finite: a fully masked row gives no NaN
+_REACHES = 8  # programs that read a cache up to so many eighths
 
 
 def causal_biases(
@@ -90,9 +93,8 @@ def cached_attention(
 
   Args:
     q: [R, T, H, C], T new tokens a row.
-    k: [R, K, C, S], column s holds position s (transposed: a decode step then
-      reads it along its vector axis, twice as fast on a CPU).
-    v: [R, K, S, C].
+    k: [R, K, S'/Q, C, Q], blocks of columns; column s holds position s.
+    v: [R, K, S, C], S <= S'.
     positions: [R, T] int32.
     window: as in `causal_biases`; columns before it are kept and not seen.
 
@@ -100,11 +102,13 @@ def cached_attention(
     [R, T, H, C].
   """
   rows, length, num_heads, head_dim = q.shape
-  num_kv, columns = k.shape[1], k.shape[3]
+  num_kv, columns = v.shape[1:3]
   q = q.reshape(rows, length, num_kv, num_heads // num_kv, head_dim)
   q = (q * head_dim**-0.5).transpose(0, 2, 1, 3, 4)
   q = q.reshape(rows, num_kv, -1, head_dim)
-  scores = jnp.einsum('rkmc,rkcs->rkms', q, k)
+  q = jnp.broadcast_to(q[:, :, None], (*k.shape[:3], *q.shape[2:]))
+  scores = jnp.einsum('rkbmc,rkbcs->rkbms', q, k).transpose(0, 1, 3, 2, 4)
+  scores = scores.reshape(*scores.shape[:3], -1)[..., :columns]
   places = jnp.arange(columns)[None, None]
   mask = places <= positions[..., None]  # [R, T, S]
   if window:
@@ -116,3 +120,34 @@ def cached_attention(
   out = jnp.einsum('rkms,rksc->rkmc', weights, v)
   out = out.reshape(rows, num_kv, length, group, head_dim)
   return out.transpose(0, 2, 1, 3, 4).reshape(rows, length, num_heads, head_dim)
+
+
+def within_reach(
+  q: jax.Array,
+  k: jax.Array,
+  v: jax.Array,
+  slots: jax.Array,
+  positions: jax.Array,
+  window: int = 0,
+) -> jax.Array:
+  """As `cached_attention` with some rows of a cache, of which no more is read
+  than the last query sees.
+
+  Args:
+    q, positions, window: as in `cached_attention`; a position >= S is idle.
+    k: [N, K, S'/Q, C, Q].
+    v: [N, K, S, C].
+    slots: [R] int32, rows of the cache.
+  """
+  block, columns = k.shape[-1], v.shape[2]
+  step = -(-k.shape[2] // _REACHES)
+  widths = range(step, k.shape[2] + step, step)  # in blocks
+  last = jnp.max(jnp.where(positions < columns, positions, 0))
+  number = last // (step * block)
+
+  def read(width, q, k, v):
+    k, v = k[slots, :, :width], v[slots, :, : width * block]
+    return cached_attention(q, k, v, positions, window)
+
+  branches = [functools.partial(read, width) for width in widths]
+  return jax.lax.switch(number, branches, q, k, v)

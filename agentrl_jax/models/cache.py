@@ -11,11 +11,18 @@ from agentrl_jax.models import moe
 from agentrl_jax.models import policy as policy_lib
 from agentrl_jax.models.config import ModelConfig
 
+# Columns of a block of keys: a decode step's product with a block reads memory
+# as fast as it comes; with all columns side by side it takes a CPU 3-4 times
+# as long.
+BLOCK = 64
+
 
 @chex.dataclass(frozen=True)
 class Cache:
-  """Attributes: keys, values: L arrays [slots, K, C, S], [slots, K, S, C].
+  """Attributes: keys: L arrays [slots, K, S/Q, C, Q], Q = min(S, `BLOCK`).
 
+  values: L arrays [slots, K, S, C]. Where Q does not divide S, the last block
+  of keys has columns that nobody reads.
   routes: [slots, S, L, k] int8 or int16, experts that the token of a column
   was sent to; None where they are not recorded.
   """
@@ -48,9 +55,13 @@ def init(
     return policy_lib.init_cache(num_slots, length)
   outer = (num_slots, config.num_kv_heads)
   layers = range(config.num_layers)
+  block, blocks = _blocks(length)
   keys, values = (
     tuple(jnp.zeros((*outer, *inner), config.dtype) for _ in layers)
-    for inner in ((config.head_dim, length), (length, config.head_dim))
+    for inner in (
+      (blocks, config.head_dim, block),
+      (length, config.head_dim),
+    )
   )
   noted = None
   if routes and config.num_experts:
@@ -64,8 +75,15 @@ def num_bytes(config: ModelConfig, num_slots: int, length: int) -> int:
   if isinstance(config, policy_lib.Policy):
     return num_slots * length * 4  # its tokens
   item = jnp.dtype(config.dtype).itemsize
-  columns = num_slots * config.num_kv_heads * length
-  return 2 * config.num_layers * columns * config.head_dim * item
+  block, blocks = _blocks(length)
+  columns = num_slots * config.num_kv_heads * (block * blocks + length)
+  return config.num_layers * columns * config.head_dim * item
+
+
+def _blocks(length: int) -> tuple[int, int]:
+  """Columns of a block of keys, and how many blocks hold `length` columns."""
+  block = min(length, BLOCK)
+  return block, -(-length // block)
 
 
 def write_keys(
@@ -73,9 +91,11 @@ def write_keys(
 ) -> jax.Array:
   """Writes [R, T, K, C] at (slots [R], positions [R, T]).
 
-  A position >= the cache's length is dropped: that marks an idle token.
+  A position >= the cache's length marks an idle token: its key is dropped, or
+  lies where nobody reads.
   """
-  return array.at[slots[:, None], :, :, positions].set(
+  number, place = jnp.divmod(positions, array.shape[-1])
+  return array.at[slots[:, None], :, number, :, place].set(
     new.astype(array.dtype), mode='drop'
   )
 

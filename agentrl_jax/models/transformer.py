@@ -87,7 +87,7 @@ def hidden(
   x = params['embed']['table'][tokens].astype(dtype)
   if config.scale_embeddings:  # √D is rounded to the dtype first, as published
     x *= jnp.asarray(math.sqrt(config.d_model), dtype)
-  kinds = _kinds(config, positions)
+  kinds = _kinds(config, positions, cache)
   _check_routing(config, tokens, cache, routing)
   if cache is None:
     if segment_ids is None:
@@ -131,14 +131,20 @@ class _Kind(NamedTuple):
   window: int
 
 
-def _kinds(config, positions) -> dict[bool, _Kind]:
+def _kinds(config, positions, cache) -> dict[bool, _Kind]:
   """Kinds of layers there are, by whether they slide."""
-  plain = rope.tables(
-    positions, config.head_dim, config.rope_theta, config.rope_scaling
-  )
+
+  def tables(*options):
+    if cache is None:
+      return rope.tables(positions, config.head_dim, *options)
+    # Looked up: a decode loop then makes them once, not once a head and step.
+    every = rope.tables(jnp.arange(cache.columns), config.head_dim, *options)
+    return tuple(x.at[positions].get(mode='clip') for x in every)
+
+  plain = tables(config.rope_theta, config.rope_scaling)
   local = plain
   if config.rope_local_theta and any(config.slides):
-    local = rope.tables(positions, config.head_dim, config.rope_local_theta)
+    local = tables(config.rope_local_theta)
   kinds = {False: _Kind(plain, 0), True: _Kind(local, config.sliding_window)}
   return {slides: kinds[slides] for slides in set(config.slides)}
 
@@ -230,7 +236,7 @@ def _scan(config, stacked, x, kinds, segment_ids, routing):
 
 def _cached(config, unstacked, x, kinds, cache, slots, positions):
   keys, values, choices = [], [], []
-  real = positions < cache.values[0].shape[2]
+  real = positions < cache.columns
   whole = slots is None
   if whole:
     slots = jnp.arange(x.shape[0])
@@ -242,12 +248,14 @@ def _cached(config, unstacked, x, kinds, cache, slots, positions):
     q, k = rope.rotate(q, *kind.tables), rope.rotate(k, *kind.tables)
     k_cache = cache_lib.write_keys(k_cache, k, slots, positions)
     v_cache = cache_lib.write_values(v_cache, v, slots, positions)
-    k_rows, v_rows = (
-      (k_cache, v_cache) if whole else (k_cache[slots], v_cache[slots])
-    )
-    attended = attention.cached_attention(
-      q, k_rows, v_rows, positions, kind.window
-    )
+    if whole:
+      attended = attention.cached_attention(
+        q, k_cache, v_cache, positions, kind.window
+      )
+    else:
+      attended = attention.within_reach(
+        q, k_cache, v_cache, slots, positions, kind.window
+      )
     x, told = _rest(config, layer, x, attended, real)
     keys.append(k_cache)
     values.append(v_cache)

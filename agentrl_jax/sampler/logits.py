@@ -1,5 +1,6 @@
 """From logits to a token: temperature, truncation, one keyed draw a row."""
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -80,18 +81,61 @@ def draw(
   """
   greedy = temperature == 0
   scaled = logits / jnp.where(greedy, 1.0, temperature)[:, None]
-  logprobs = jax.nn.log_softmax(scaled, axis=-1)
-  kept = logprobs
+  best = jnp.max(scaled, axis=-1, keepdims=True)
+  shifted = scaled - best
+  kept = weights = jnp.exp(shifted)
+  mass = weights.sum(axis=-1)
   if truncation is not None:
-    kept = truncate(logprobs, *truncation)
-  cumulative = jnp.cumsum(jnp.exp(kept), axis=-1)
-  total = cumulative[:, -1:]
-  u = uniforms(words, positions)[:, None] * total
-  # The first token whose cumulative mass exceeds u has mass of its own, so a
-  # dropped token is never drawn; the clip guards u rounding up to the total.
-  token = jnp.sum(cumulative <= u, axis=-1)
-  best = jnp.argmax(logits, axis=-1)
-  token = jnp.where(greedy | (u[:, 0] >= total[:, 0]), best, token)
-  token = token.astype(jnp.int32)
-  logprob = jnp.take_along_axis(logprobs, token[:, None], axis=-1)[:, 0]
-  return Draw(token, logprob, jnp.log(total[:, 0]))
+    logprobs = shifted - jnp.log(mass)[:, None]
+    kept = jnp.where(truncate(logprobs, *truncation) > _MASKED, weights, 0.0)
+  token, total = _invert(kept, uniforms(words, positions))
+  token = jnp.where(greedy, _first(scaled == best), token)
+  token = jnp.minimum(token, logits.shape[-1] - 1)  # where nothing is finite
+  logprob = _at(shifted, token) - jnp.log(mass)
+  return Draw(token, logprob, jnp.log(total / mass))
+
+
+def _invert(weights: jax.Array, u: jax.Array) -> tuple[jax.Array, jax.Array]:
+  """Finds in each row where the running sum exceeds the share u of it all.
+
+  A block is found by the sums of blocks, then a place in it: a running sum over
+  a whole vocabulary takes a CPU longer than the product that made the logits.
+  Only places of positive weight are found, whatever rounding does.
+
+  Args:
+    weights: [N, V] float32, >= 0.
+    u: [N] float32 in [0, 1).
+
+  Returns:
+    Places [N] int32, sums [N] float32.
+  """
+  vocab = weights.shape[-1]
+  block = math.isqrt(vocab - 1) + 1
+  weights = jnp.pad(weights, ((0, 0), (0, -vocab % block)))
+  blocks = weights.reshape(weights.shape[0], -1, block)
+  sums = blocks.sum(axis=-1)
+  upto = jnp.cumsum(sums, axis=-1)
+  goal = (u * upto[:, -1])[:, None]
+  number = _above(upto, sums, goal)
+  inside = jnp.take_along_axis(blocks, number[:, None, None], axis=1)[:, 0]
+  before = jnp.where(number == 0, 0.0, _at(upto, jnp.maximum(number - 1, 0)))
+  upto_inside = before[:, None] + jnp.cumsum(inside, axis=-1)
+  place = number * block + _above(upto_inside, inside, goal)
+  return place, upto[:, -1]
+
+
+def _above(upto, parts, goal):
+  """First place where `upto` exceeds the goal, else the last; parts > 0."""
+  places = jnp.arange(parts.shape[-1], dtype=jnp.int32)
+  last = jnp.max(jnp.where(parts > 0, places, 0), axis=-1)
+  return jnp.minimum(_first((upto > goal) & (parts > 0)), last)
+
+
+def _first(found: jax.Array) -> jax.Array:
+  """First True of each row, its length if there is none, int32."""
+  places = jnp.arange(found.shape[-1], dtype=jnp.int32)
+  return jnp.min(jnp.where(found, places, found.shape[-1]), axis=-1)
+
+
+def _at(array, places):
+  return jnp.take_along_axis(array, places[:, None], axis=-1)[:, 0]

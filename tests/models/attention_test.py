@@ -76,10 +76,36 @@ def test_cached_attention_equals_loops(kv_heads, window):
   if window:
     visible &= np.arange(columns) > positions[..., None] - window
   out = attention.cached_attention(
-    q,
-    k.transpose(0, 2, 3, 1),
-    v.transpose(0, 2, 1, 3),
-    jnp.array(positions),
-    window,
+    q, blocked(k, 4), v.transpose(0, 2, 1, 3), jnp.array(positions), window
   )
   np.testing.assert_allclose(out, attend(q, k, v, visible), atol=2e-6)
+
+
+def blocked(k, size):
+  """[R, S, K, C] as [R, K, S'/Q, C, Q]; columns that are added hold NaN."""
+  rows, columns, heads, depth = k.shape
+  k = np.pad(
+    k, [(0, 0), (0, -columns % size), (0, 0), (0, 0)], constant_values=np.nan
+  )
+  k = k.reshape(rows, -1, size, heads, depth)
+  return jnp.array(k.transpose(0, 3, 1, 4, 2))
+
+
+@pytest.mark.parametrize('last, blocks', [(3, 1), (4, 2), (20, 6), (41, 11)])
+def test_no_more_is_read_than_the_last_query_sees(last, blocks):
+  """NaN in blocks beyond it would spoil 0 · NaN; an idle row reaches far."""
+  columns = 42
+  k, v = draw(1, 4, columns, 2, 6), draw(2, 4, columns, 2, 6)
+  q = draw(0, 3, 2, 4, 6)
+  slots = jnp.array([2, 0, 3])
+  positions = np.array([[0, 1], [columns, columns], [last - 1, last]])
+  visible = np.arange(columns) <= positions[..., None]
+  held = v.transpose(0, 2, 1, 3).copy()
+  step = 2  # blocks: of 11, with at most 8 reaches
+  held[:, :, -(-blocks // step) * step * 4 :] = np.nan
+  out = attention.within_reach(
+    q, blocked(k, 4), jnp.array(held), slots, jnp.array(positions)
+  )
+  expected = attend(q, k[slots], v[slots], visible)
+  real = np.array([0, 2])
+  np.testing.assert_allclose(out[real], expected[real], atol=2e-6)

@@ -113,14 +113,28 @@ def test_writes_go_where_they_say():
   slots, positions = jnp.array([3, 1]), jnp.array([[4, COLUMNS], [0, 15]])
   keys = cache.write_keys(held.keys[0], new, slots, positions)
   values = cache.write_values(held.values[0], new, slots, positions)
-  np.testing.assert_array_equal(keys[3, :, :, 4], new[0, 0])
-  np.testing.assert_array_equal(keys[1, :, :, 15], new[1, 1])
+  np.testing.assert_array_equal(keys[3, :, 0, :, 4], new[0, 0])
+  np.testing.assert_array_equal(keys[1, :, 0, :, 15], new[1, 1])
   np.testing.assert_array_equal(values[3, :, 4], new[0, 0])
   np.testing.assert_array_equal(values[1, :, 0], new[1, 0])
   for array in (keys, values):
     assert np.count_nonzero(array) == 3 * 16  # one of four was dropped
 
 
-def test_num_bytes_is_what_init_makes():
-  held = jax.tree.leaves(cache.init(TINY, SLOTS, COLUMNS))
-  assert sum(x.nbytes for x in held) == cache.num_bytes(TINY, SLOTS, COLUMNS)
+def test_keys_lie_in_blocks():
+  held = cache.init(TINY, SLOTS, 150)
+  assert held.columns == 150
+  assert held.keys[0].shape == (SLOTS, 2, 3, 8, 64)
+  new = jnp.arange(1.0, 49).reshape(1, 3, 2, 8)
+  keys = cache.write_keys(
+    held.keys[0], new, jnp.array([2]), jnp.array([[63, 64, 149]])
+  )
+  for i, (block, column) in enumerate(((0, 63), (1, 0), (2, 21))):
+    np.testing.assert_array_equal(keys[2, :, block, :, column], new[0, i])
+  assert np.count_nonzero(keys) == 48
+
+
+@pytest.mark.parametrize('columns', [COLUMNS, 64, 150])
+def test_num_bytes_is_what_init_makes(columns):
+  held = jax.tree.leaves(cache.init(TINY, SLOTS, columns))
+  assert sum(x.nbytes for x in held) == cache.num_bytes(TINY, SLOTS, columns)

@@ -52,7 +52,8 @@ def test_extend_touches_its_slots_only(started):
   np.testing.assert_array_equal(started.words[3], [0, 1])
   np.testing.assert_array_equal(started.words[1], [2, 3])
   for layer in started.cache.keys:
-    filled = np.abs(layer).max((1, 2)) > 0  # [slots, columns]
+    filled = np.abs(layer).max((1, 3)) > 0  # [slots, blocks, columns]
+    filled = filled.reshape(len(filled), -1)
     np.testing.assert_array_equal(filled.sum(1), [0, 2, 0, 4])
 
 

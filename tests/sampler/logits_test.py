@@ -167,3 +167,22 @@ def test_equal_logits_at_the_threshold_are_kept_together():
     jnp.log(jnp.array([[0.4, 0.2, 0.2, 0.2]])), jnp.ones(1), jnp.array([2])
   )
   assert (np.asarray(out) > -1e29).all()
+
+
+@pytest.mark.parametrize('vocab', [1, 2, 63, 64, 65, 1000])
+def test_a_draw_inverts_the_running_sum(vocab):
+  """In float64 by hand, tokens without mass between and behind others."""
+  draws = np.random.default_rng(vocab)
+  logits = draws.normal(size=(300, vocab)).astype(np.float32)
+  logits[draws.random(logits.shape) < 0.4] = -np.inf
+  logits[:, draws.integers(vocab)] = 0.5
+  words, places = keys(300), np.arange(300, dtype=np.int32)
+  drawn = DRAW(logits, words, places, np.ones(300, np.float32))
+  p = softmax(logits)
+  u = np.asarray(logits_lib.uniforms(words, places), np.float64)[:, None]
+  upto = np.cumsum(p, axis=-1)
+  expected = (upto <= u).sum(-1)
+  sure = np.abs(upto - u).min(-1) > 1e-5
+  assert sure.mean() > 0.9
+  np.testing.assert_array_equal(drawn.token[sure], expected[sure])
+  assert (p[places, drawn.token] > 0).all()
