@@ -245,6 +245,24 @@ def test_a_run_that_learns_what_is_wrong_stops_unsaved(
   assert one._saved == 0
 
 
+def test_stale_weights_in_bfloat16(trainer, tmp_path, monkeypatch):
+  """Rounding passes where float32 would not; one update's distance does not."""
+  del trainer  # its tasks are patched in
+  one = tiny_run.trainer(tmp_path, **{'model.dtype': 'bfloat16'})
+  for iteration in range(2):
+    row = one._iterate(iteration)
+    found = one.doctor.findings
+    assert not findings.failures(found), findings.table(found)
+    asked = {f.check for f in found if f.status is findings.Status.OK}
+    assert asked == findings.CHECKS.keys() - {'config'}
+    assert row['policy/first_ratio_deviation'] > 1e-3
+    assert 1e-4 < row['sampler/logprob_gap'] < 2e-2
+  stale_weights(monkeypatch, one)
+  with pytest.raises(findings.Unsound, match='mean .*above 0.02\n.*stale'):
+    one._iterate(2)
+  assert {'ratio', 'gap'} <= failed(one)
+
+
 def test_only_the_first_iteration_is_examined_unless_told(trainer, monkeypatch):
   # The sampler is listened to in the first, the numbers of the row are read
   # in all: stale weights show from the second on, whenever that is.
