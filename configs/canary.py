@@ -3,7 +3,7 @@
 Claim: demonstrations that take a planted hole now and then are enough for RL to
 find it; the watch on a verifier that nobody trains on warns while honest work
 is still the most. Trained on the sound verifier, the same tasks warn nobody.
-Commands: tools/run experiments/sweep.py --config=configs/canary.py
+Command: tools/run experiments/sweep.py --config=configs/canary.py
 tools/run tools/hack_report.py runs/sweeps/canary/flawed_s* --alarm=flawed
 tools/run tools/hack_report.py runs/sweeps/canary/honest_s* --alarm=honest
 Hardware: one or two cores, one-core trials.

@@ -6,9 +6,9 @@ faster than the outcome alone, and shaping changes nothing that is centred in
 groups. Only `rewards` differs between arms: SFT weights, task order and
 sampling keys of a seed are shared. Runs are short; three seeds settle nothing.
 
-Commands: tools/run tools/label_steps.py flight --episodes=400 --rollouts=8
+Command: tools/run tools/label_steps.py flight --episodes=400 --rollouts=8
   --hard --rate=skip_check=.2 --rate=no_early=.13 --rate=by_time=.1
-  --rate=skip_filter=.07 --rate=broad_query=.05 --rate=malformed=.03
+  --rate=skip_filter=.07 --rate=malformed=.03
   --out=runs/labels.jsonl
 tools/run tools/train_head.py runs/labels.jsonl --to=runs/heads/flight
 tools/run experiments/sweep.py --config=configs/ablations/rewards.py
