@@ -35,11 +35,14 @@ def get_config():
   config.sft.demonstrations = 1000
   config.rollout.tasks = 8
   config.rollout.max_turns = 6
-  config.rollout.max_turn_tokens = 40
+  config.rollout.max_context = 128  # episodes are of some 40 tokens
+  config.train.row_length = 128
   config.train.iterations = 24
   config.eval.every = 0
-  config.eval.tasks = 64
-  config.eval.test_tasks = 64
+  config.eval.tasks = 32
+  config.eval.test_tasks = 32
+  config.watch.every = 0
+  config.log.tensorboard = False
   config.log.trajectories = -1
   return config
 

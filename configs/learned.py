@@ -2,7 +2,7 @@
 
 Claim: a head trained on labels of roll-outs tells good steps from bad ones that
 it has not seen, and is of use as a part of the reward.
-Command: tools/run tools/label_steps.py flight --episodes=400 --rollouts=8
+Command: tools/run tools/label_steps.py flight --episodes=300 --rollouts=6
   --hard --rate=skip_check=.2 --rate=no_early=.13 --rate=by_time=.1
   --rate=skip_filter=.07 --rate=malformed=.03 --out=runs/labels.jsonl
 tools/run tools/train_head.py runs/labels.jsonl --to=runs/heads/flight

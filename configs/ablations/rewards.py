@@ -6,7 +6,7 @@ faster than the outcome alone, and shaping changes nothing that is centred in
 groups. Only `rewards` differs between arms: SFT weights, task order and
 sampling keys of a seed are shared. Runs are short; three seeds settle nothing.
 
-Command: tools/run tools/label_steps.py flight --episodes=400 --rollouts=8
+Command: tools/run tools/label_steps.py flight --episodes=300 --rollouts=6
   --hard --rate=skip_check=.2 --rate=no_early=.13 --rate=by_time=.1
   --rate=skip_filter=.07 --rate=malformed=.03
   --out=runs/labels.jsonl
