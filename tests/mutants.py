@@ -333,6 +333,7 @@ TABLE = {
       ),
       ('runs if i == last + 1 else {}', 'runs'),
       ('if run > size:', 'if run >= size:'),
+      ('if ratio >= self._threshold', 'if ratio > self._threshold'),
     ],
   ),
   'sampler/logits.py': (
