@@ -17,4 +17,6 @@ def get_config():
   config.env.name = 'desk'
   config.rollout.max_turns = 8
   config.rollout.max_context = 320
+  config.sft.steps = 360  # with fewer it does not read states and days yet
+  config.eval.test_tasks = 512
   return config

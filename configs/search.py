@@ -18,4 +18,5 @@ def get_config():
   config.rollout.max_turns = 12
   config.rollout.max_turn_tokens = 48
   config.rollout.max_context = config.train.row_length = 512
+  config.eval.test_tasks = 512
   return config

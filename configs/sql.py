@@ -18,4 +18,5 @@ def get_config():
   config.rollout.max_turns = 8
   config.rollout.max_turn_tokens = 64
   config.rollout.max_context = 320
+  config.eval.test_tasks = 512
   return config
