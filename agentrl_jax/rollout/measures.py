@@ -141,5 +141,6 @@ def sampler(counted: Any, seconds: float) -> dict[str, float]:
     'host/sampler_decode_steps': float(counted.decode_steps),
     'host/sampler_extend_calls': float(counted.extend_calls),
     'sampler/extend_tokens': float(counted.extend_tokens),
+    'sampler/forked_tokens': float(counted.forked_tokens),
     'rollout/tokens_per_s': counted.sampled_tokens / seconds,
   }

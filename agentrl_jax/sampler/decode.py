@@ -1,6 +1,6 @@
-"""The two device programs of the sampler: extend contexts, decode turns.
+"""The device programs of the sampler: extend contexts, fork them, decode turns.
 
-Both have one shape for a whole run. Rows never mix: what a row draws depends
+Each has one shape for a whole run. Rows never mix: what a row draws depends
 on its context, its key and the weights, not on its slot, its neighbours or the
 order of arrival.
 """
@@ -30,6 +30,7 @@ class State:
     count: [N] int32, tokens of the turn so far.
     tokens: [N, W] int32, the turn so far.
     logprobs: [N, W] float32, at sampling.
+    hidden: [N, D], of the last token of the prompt of a slot's turn.
   """
 
   cache: cache_lib.Cache
@@ -42,6 +43,26 @@ class State:
   count: jax.Array
   tokens: jax.Array
   logprobs: jax.Array
+  hidden: jax.Array
+
+
+@chex.dataclass(frozen=True)
+class Fork:
+  """Slots whose turns follow a prompt that another slot holds; P rows.
+
+  Attributes:
+    slots: [P] int32; idle rows name a slot >= N.
+    sources: [P] int32, slots that hold the prompt.
+    count: [P] int32, tokens of the prompt.
+    words, temperature, budget: of the turn, as in `State`.
+  """
+
+  slots: jax.Array
+  sources: jax.Array
+  count: jax.Array
+  words: jax.Array
+  temperature: jax.Array
+  budget: jax.Array
 
 
 @chex.dataclass(frozen=True)
@@ -92,6 +113,7 @@ def init(
     count=jnp.copy(ints),
     tokens=jnp.zeros(wide, jnp.int32),
     logprobs=jnp.zeros(wide, jnp.float32),
+    hidden=jnp.zeros((num_slots, config.d_model), config.dtype),
   )
 
 
@@ -133,31 +155,80 @@ def extend(
   last = jnp.maximum(new.count - 1, 0)[:, None, None]
   hidden = jnp.take_along_axis(output.hidden, last, axis=1)[:, 0]
   length = new.start + new.count
+  touched = jnp.where(new.count > 0, new.slots, num_slots)
+  state = state.replace(
+    cache=output.cache,
+    length=state.length.at[touched].set(length, mode='drop'),
+  )
+  started = jnp.where(new.final, new.slots, num_slots)
+  return _start(
+    config, params, state, started, hidden, length, new, stop_ids, truncation
+  )
+
+
+def fork(
+  config: ModelConfig,
+  params: dict,
+  state: State,
+  new: Fork,
+  *,
+  stop_ids: tuple[int, ...],
+  truncation: tuple[float, int] | None = None,
+) -> State:
+  """Copies prompts to other slots and starts turns there.
+
+  What they draw is what they would have drawn behind a prompt of their own.
+  """
+  num_slots = state.length.shape[0]
+
+  def copied(array):
+    return array.at[new.slots].set(array[new.sources], mode='drop')
+
+  state = state.replace(
+    cache=jax.tree.map(copied, state.cache),
+    length=state.length.at[new.slots].set(new.count, mode='drop'),
+  )
+  hidden = state.hidden[jnp.minimum(new.sources, num_slots - 1)]
+  return _start(
+    config,
+    params,
+    state,
+    new.slots,
+    hidden,
+    new.count,
+    new,
+    stop_ids,
+    truncation,
+  )
+
+
+def _start(
+  config, params, state, slots, hidden, length, new, stop_ids, truncation
+) -> State:
+  """Draws the first tokens of turns; `slots` >= N start none."""
   drawn = logits_lib.draw(
     heads.logits(config, params, hidden),
     new.words,
     length,
     new.temperature,
-    _truncation(truncation, new.slots.shape[0]),
+    _truncation(truncation, slots.shape[0]),
   )
-  live = ~_stops(drawn.token, stop_ids) & (new.budget > 1) & (length < columns)
-  started = jnp.where(new.final, new.slots, num_slots)
-  touched = jnp.where(new.count > 0, new.slots, num_slots)
+  live = ~_stops(drawn.token, stop_ids) & (new.budget > 1)
+  live &= length < state.cache.columns
 
-  def put(array, rows, values):
-    return array.at[rows].set(values, mode='drop')
+  def put(array, values):
+    return array.at[slots].set(values, mode='drop')
 
   return state.replace(
-    cache=output.cache,
-    length=put(state.length, touched, length),
-    last_token=put(state.last_token, started, drawn.token),
-    live=put(state.live, started, live),
-    words=put(state.words, started, new.words),
-    temperature=put(state.temperature, started, new.temperature),
-    budget=put(state.budget, started, new.budget),
-    count=put(state.count, started, 1),
-    tokens=state.tokens.at[started, 0].set(drawn.token, mode='drop'),
-    logprobs=state.logprobs.at[started, 0].set(drawn.logprob, mode='drop'),
+    last_token=put(state.last_token, drawn.token),
+    live=put(state.live, live),
+    words=put(state.words, new.words),
+    temperature=put(state.temperature, new.temperature),
+    budget=put(state.budget, new.budget),
+    count=put(state.count, 1),
+    tokens=state.tokens.at[slots, 0].set(drawn.token, mode='drop'),
+    logprobs=state.logprobs.at[slots, 0].set(drawn.logprob, mode='drop'),
+    hidden=put(state.hidden, hidden),
   )
 
 

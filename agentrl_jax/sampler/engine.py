@@ -148,6 +148,8 @@ class Engine:
       raise RuntimeError(
         'publish needs all slots free or withdrawn: a cache is of one policy'
       )
+    for lane in self._lanes:
+      lane.forget_prompts()
     if self._publish is None:
       self._compile(params)
     copies, before = self._publish(params)
@@ -239,7 +241,7 @@ class Engine:
     if not 0 < budget <= self.max_turn_tokens:
       raise ValueError(f'budget {budget}: must be in 1..{self.max_turn_tokens}')
     lane, slot = self._find(slot)
-    lane.queue.append(Request(slot, tokens, words, temperature, budget))
+    lane.add(Request(slot, tokens, words, temperature, budget))
 
   @property
   def busy(self) -> bool:
@@ -309,7 +311,7 @@ class Engine:
 def _programs(
   config, mesh, placement, *, stop_ids, truncation, shape
 ) -> Programs:
-  """Jits the two programs; both reuse the memory of the state they get."""
+  """Jits the programs; they reuse the memory of the state that they get."""
   options = dict(stop_ids=stop_ids, truncation=truncation)
   replicated = sharding.replicated(mesh)
 
@@ -327,6 +329,7 @@ def _programs(
   return Programs(
     extend=program(decode_lib.extend, placement),
     decode=program(decode_lib.decode, (placement, replicated)),
+    fork=program(decode_lib.fork, placement),
     routes=Program(
       jax.jit(lambda routes, slot: routes[slot], out_shardings=replicated)
     ),

@@ -17,6 +17,7 @@ import jax
 import numpy as np
 
 from agentrl_jax.sampler import decode as decode_lib
+from agentrl_jax.sampler import prompts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Counters:
   live_slot_steps: int = 0
   extend_calls: int = 0
   extend_tokens: int = 0
+  forked_tokens: int = 0  # of prompts that were copied instead
   sampled_tokens: int = 0
   published_bytes: int = 0
 
@@ -101,6 +103,7 @@ class Programs:
   stop_ids: tuple[int, ...]
   shape: Shape
   routes: Program | None = None  # of one slot, where the cache has any
+  fork: Program | None = None  # None: each slot reads its own prompt
 
 
 @dataclasses.dataclass(frozen=True)
@@ -143,11 +146,12 @@ class Lane:
     self._width = width
     self._thread = thread
     self._in_turn = np.zeros(width, bool)  # being drawn
+    self._prompts = prompts.Prompts()
 
   @property
   def busy(self) -> bool:
     """Whether turns are queued or being drawn."""
-    return bool(self.queue) or bool(self._in_turn.any())
+    return bool(self.queue or self._prompts.waiting or self._in_turn.any())
 
   @property
   def is_empty(self) -> bool:
@@ -155,29 +159,49 @@ class Lane:
     taken = set(range(self._width)) - set(self.free)
     return not self.busy and not any(self.length[slot] for slot in taken)
 
+  @property
+  def _demand(self) -> int:
+    """Turns that wait to begin."""
+    return len(self.queue) + len(self._prompts.waiting)
+
+  def add(self, request: Request) -> None:
+    """Queues a turn, or lets it wait for a prompt that another slot reads."""
+    fresh = self.length[request.slot] == 0 and self._programs.fork is not None
+    if not (fresh and self._prompts.holds(request)):
+      for moved in self._prompts.overwrite(request.slot):
+        self.add(moved)
+    if not (fresh and self._prompts.follows(request)):
+      self.queue.append(request)
+
+  def forget_prompts(self) -> None:
+    """Copies no prompt that is held now: the weights become others."""
+    self._prompts = prompts.Prompts()
+
   def launch(self, params: Any, counters: Counters, expecting: bool) -> None:
     """Starts the next call, if none is in flight and there is work."""
     if self.call is not None:
       return
     rows = self._programs.shape.extend_rows
     batch = limits = None
-    if self.queue and (len(self.queue) >= rows or not self._in_turn.any()):
+    if self.queue and (self._demand >= rows or not self._in_turn.any()):
       batch = self._extension(counters)
+    forks = self._forks(counters)
     num_live = int(self._in_turn.sum())
     # Contexts that fill another extend call go first: they would wait idle.
-    if num_live and len(self.queue) < rows:
+    if num_live and self._demand < rows:
       # Return when the turns that ended, with those queued, fill an extend.
-      wanted = max(rows - len(self.queue), 1)
+      wanted = max(rows - self._demand, 1)
       stop_below = 1 if num_live <= wanted else num_live - wanted + 1
       steps = 1 if expecting else self._programs.shape.decode_chunk
       limits = (np.int32(steps), np.int32(stop_below))
-    if batch is not None or limits is not None:
+    if not (batch is forks is limits is None):
       self.call = self._thread.submit(
         _run,
         self._programs,
         params,
         self._state,
         batch,
+        forks,
         limits,
         self._in_turn.copy(),
       )
@@ -243,6 +267,7 @@ class Lane:
   def _silence(self) -> None:
     """Nothing is queued and no slot is in a turn any more."""
     self.queue.clear()
+    self.forget_prompts()
     self._in_turn[:] = False
     live = self._state.live
     if live.is_deleted():
@@ -271,11 +296,29 @@ class Lane:
       if item.done == len(item.tokens):
         batch.final[i] = True
         self._in_turn[item.slot] = True
+        self._prompts.read(item.slot)
       else:
         unfinished.append(item)
       counters.extend_tokens += len(part)
     self.queue.extendleft(reversed(unfinished))
     counters.extend_calls += 1
+    return batch
+
+  def _forks(self, counters: Counters) -> decode_lib.Fork | None:
+    """Takes turns whose prompt another slot holds by now."""
+    taken = self._prompts.take(self._programs.shape.extend_rows)
+    if not taken:
+      return None
+    batch = _empty_fork(self._programs.shape.extend_rows, self._width)
+    for i, (item, source) in enumerate(taken):
+      batch.slots[i], batch.sources[i] = item.slot, source
+      batch.count[i] = len(item.tokens)
+      batch.words[i] = item.words
+      batch.temperature[i] = item.temperature
+      batch.budget[i] = item.budget
+      self.length[item.slot] = len(item.tokens)
+      self._in_turn[item.slot] = True
+      counters.forked_tokens += len(item.tokens)
     return batch
 
 
@@ -284,13 +327,16 @@ def _run(
   params: Any,
   state: decode_lib.State,
   batch: decode_lib.Extension | None,
+  forks: decode_lib.Fork | None,
   limits: tuple[np.int32, np.int32] | None,
   in_turn: np.ndarray,
 ) -> _Result:
-  """Extends and decodes, as given, and reads the outcome."""
+  """Extends, forks and decodes, as given, and reads the outcome."""
   used = None
   if batch is not None:
     state = programs.extend(params, state, batch)
+  if forks is not None:
+    state = programs.fork(params, state, forks)
   if limits is not None:
     state, used = programs.decode(params, state, *limits)
   fetched = jax.device_get(
@@ -313,6 +359,17 @@ def _empty_extension(
     start=np.zeros(rows, np.int32),
     count=np.zeros(rows, np.int32),
     final=np.zeros(rows, bool),
+    words=np.zeros((rows, 2), np.uint32),
+    temperature=np.ones(rows, np.float32),
+    budget=np.ones(rows, np.int32),
+  )
+
+
+def _empty_fork(rows: int, num_slots: int) -> decode_lib.Fork:
+  return decode_lib.Fork(
+    slots=np.full(rows, num_slots, np.int32),
+    sources=np.zeros(rows, np.int32),
+    count=np.zeros(rows, np.int32),
     words=np.zeros((rows, 2), np.uint32),
     temperature=np.ones(rows, np.float32),
     budget=np.ones(rows, np.int32),

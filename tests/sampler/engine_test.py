@@ -501,3 +501,57 @@ def test_weights_are_handed_over_between_the_chunks_of_a_turn(weights):
   then = finish(engine)
   assert then.whole and then.version == 1
   assert then.tokens == (3,) * left and 0 < left < TURN
+
+
+GROUP = [
+  Ask(tokens, seed)
+  for seed, tokens in enumerate([(1, 2, 3, 4, 5, 6)] * 5 + [(7, 8)] * 3)
+]
+
+
+@pytest.mark.parametrize('options', [{}, {'num_lanes': 2}])
+def test_a_group_reads_its_prompt_once_and_draws_the_same(
+  engine, weights, options
+):
+  """Late members copy it from a slot that plays or was given back."""
+  alone = {}
+  for ask in GROUP:
+    alone |= drawn(play(engine, [ask]))
+    engine.reset()
+  built = build(**options)
+  built.publish(weights, 0)
+  assert drawn(play(built, GROUP)) == alone
+  n = built.counters
+  assert n.extend_tokens + n.forked_tokens == 5 * 6 + 3 * 2
+  assert n.extend_tokens == (6 + 2) * options.get('num_lanes', 1)
+
+
+def test_new_weights_copy_no_old_prompt(engine, weights):
+  older = jax.tree.map(lambda x: x * 1.5, weights)
+  built = build()
+  built.publish(older, 0)
+  assert drawn(play(built, GROUP[:1])) != drawn(play(engine, GROUP[:1]))
+  built.publish(weights, 1)
+  engine.reset()
+  assert drawn(play(built, GROUP[:1])) == drawn(play(engine, GROUP[:1]))
+
+
+def test_a_prompt_that_is_overwritten_is_read_again(engine):
+  """The reader is asked for something else while others wait for it."""
+  first, *others = GROUP[:3]
+  expected = drawn(play(engine, [GROUP[1]])), drawn(play(engine, [GROUP[2]]))
+  engine.reset()
+  slots = [engine.acquire() for _ in range(3)]
+  engine.request(slots[0], first.tokens, **first.options)
+  engine.pump()
+  while not engine.pump():
+    pass  # its turn has ended
+  for slot, ask in zip(slots[1:], others, strict=True):
+    engine.request(slot, ask.tokens, **ask.options)
+  engine.rewind(slots[0], 0)
+  engine.request(slots[0], (9,), **first.options)
+  done = {}
+  while engine.busy:
+    done |= {c.slot: (c.tokens, c.logprobs) for c in engine.pump()}
+  for slot, ask, told in zip(slots[1:], others, expected, strict=True):
+    assert done[slot] == told[ask]
