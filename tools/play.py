@@ -75,7 +75,8 @@ def agents(name: str, env_class: type) -> Mapping[str, Callable]:
       each: lambda task, make=make: make(task.index)
       for each, make in flight_agent.AGENTS.items()
     }
-  found = {'random': lambda task: Random(env_class.tools, task.index)}
+  tools = getattr(env_class, 'task_tools', lambda task: env_class.tools)
+  found = {'random': lambda task: Random(tools(task), task.index)}
   if hasattr(env_class, 'rates'):
     found['demonstrations'] = lambda task: env_class.agent(
       task, seed=task.index, rates=env_class.rates

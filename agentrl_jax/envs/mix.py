@@ -88,6 +88,7 @@ class MixEnv:
   task_defaults = TASK_DEFAULTS
   generate = staticmethod(generate)
   disjoint_splits = True  # of small worlds
+  rates: Mapping[str, Mapping[str, float]] = {}  # of each, by name
   card = base.Card(
     observation='that of the world of the task',
     action='that of the world of the task',
@@ -155,6 +156,21 @@ class MixEnv:
   def level(data: Mapping[str, Any]) -> int:
     """That of the world, as it counts."""
     return _class_of(data['env']).level(data['data'])
+
+  @classmethod
+  def agent(
+    cls,
+    task: types.Task,
+    *,
+    seed: int,
+    rates: Mapping[str, Mapping[str, float]],
+  ) -> Any:
+    """The world's scripted agent; `rates` are by name, and change its own."""
+    name = task.data['env']
+    env_class = _class_of(name)
+    usual = getattr(env_class, 'rates', {})
+    own = {**usual, **rates.get(name, {})}
+    return env_class.agent(inner(task), seed=seed, rates=own)
 
   @classmethod
   def oracle(cls, task: types.Task) -> Any:

@@ -105,3 +105,21 @@ def test_tools_of_a_task_are_those_of_its_world():
     seen.add(env.tools[0]['function']['name'])
     env.close()
   assert len(seen) == 2
+
+
+def test_its_agents_are_those_of_the_worlds():
+  for seed in range(4):
+    data = mix.generate(seed, weights={'desk': 1, 'sokoban': 1})
+    task = types.Task('mix', 'test', seed, data)
+    env_class = envs.ENVS[data['env']]
+    for given, rates in (
+      ({}, env_class.rates),
+      ({data['env']: {'malformed': 1.0}}, {**env_class.rates, 'malformed': 1}),
+    ):
+      own = env_class.agent(mix.inner(task), seed=7, rates=rates)
+      plain = scripted.play(env_class(), mix.inner(task), own)
+      mixed = mix.MixEnv.agent(task, seed=7, rates=given)
+      weights = {'desk': 1, 'sokoban': 1}
+      played = scripted.play(mix.MixEnv(weights=weights), task, mixed)
+      assert played[1] == plain[1]
+      assert [m.content for m in played[0]] == [m.content for m in plain[0]]
