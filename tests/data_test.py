@@ -209,29 +209,29 @@ def test_calls_are_shown_in_the_notation_of_the_style(tok):
 
 def test_a_file_stands_for_the_demonstrations(tmp_path):
   file = tmp_path / 'chat.jsonl'
-  call = {'name': 'search', 'arguments': {'from': 'OSL', 'to': 'BGO'}}
+  call = {'name': 'search', 'arguments': {'to': 'Ouagadougou'}}
   said = {'role': 'assistant', 'content': '', 'tool_calls': [call]}
-  asked = {'role': 'user', 'content': 'Oslo to Bergen'}
-  conversations.write(file, [{'messages': [asked, said]}])
+  asked = {'role': 'user', 'content': 'far away'}
+  conversations.write(file, [{'messages': [asked, said]}] * 40)
   c = config.default()
   c.sft.data, c.text.style, c.text.vocab_size = str(file), 'chatml', 600
   found = assembly.demonstrations(c)
   language = assembly.language(c)
   records = assembly.with_tools(c, found)
   rows = data.sft_rows(
-    records, language.tokenizer, language.style, row_length=128
+    records[:1], language.tokenizer, language.style, row_length=128
   )
   text = language.tokenizer.decode(rows['tokens'][rows['mask']].tolist())
   assert text == (
-    '<tool_call>\n{"name": "search", "arguments": {"from": "OSL", "to": "BGO"}}'
+    '<tool_call>\n{"name": "search", "arguments": {"to": "Ouagadougou"}}'
     '\n</tool_call><|im_end|>'
   )
-  # Its text is what the tokenizer was trained on: words are few tokens.
-  assert rows['mask'].sum() < len(text) / 3
+  # The tokenizer was trained on what calls become.
+  assert len(language.tokenizer.encode('Ouagadougou')) == 1
   before = found.directory
   assert not [x for x in assembly.faults(c) if 'sft.data' in x]
   file.write_text(file.read_text() + '[]\n')
   (fault,) = [x for x in assembly.faults(c) if 'sft.data' in x]
-  assert f'{file}, line 2: needs a list of messages' in fault
+  assert f'{file}, line 41: needs a list of messages' in fault
   conversations.write(file, [{'messages': [said]}])
   assert assembly.demonstrations(c).directory != before

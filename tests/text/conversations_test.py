@@ -97,7 +97,7 @@ def test_tokens_that_were_sampled_are_kept_for_the_same_tokenizer(tmp_path):
   size = len(context.ids)
   assert rows['tokens'][0, :size].tolist() == list(context.ids)
   assert rows['mask'][0, :size].tolist() == list(context.sampled_mask)
-  other = tokenizer.train(['b'], vocab_size=290)
+  other = tokenizer.train(['bbbb aaaa aaaa'], vocab_size=290)
   rows = data.sft_rows([again], other, 'tiny', row_length=32)
   want = templates.render(other, 'tiny', told)
   assert rows['tokens'][0, : len(want.ids)].tolist() == list(want.ids)
