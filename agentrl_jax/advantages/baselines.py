@@ -96,7 +96,8 @@ def maxrl(
     epsilon: ε.
 
   Returns:
-    [B] float32, 0 where masked and in constant groups.
+    [B] float32, 0 where masked and in constant groups. NaN in a group that
+    varies and has a negative return: a negative mean would turn every sign.
 
   Reference: MaxRL, Tajwar et al. 2026, arXiv:2602.02710: for 0/1 rewards an
   estimate of the gradient of log(success rate).
@@ -105,7 +106,13 @@ def maxrl(
     episode_returns, group_ids, mask, num_ids=num_groups
   )
   mean = jnp.where(stats.varies, episode_returns - stats.centred, 1)
-  advantages = jnp.where(stats.varies, stats.centred / (mean + epsilon), 0)
+  ids = reductions.dense_ids(group_ids, mask=mask)
+  lowest = reductions.segment_min(
+    episode_returns, ids, mask, num_ids=ids.shape[0]
+  )
+  is_defined = reductions.gather(lowest, ids, mask) >= 0
+  advantages = jnp.where(is_defined, stats.centred / (mean + epsilon), jnp.nan)
+  advantages = jnp.where(stats.varies, advantages, 0)
   return reductions.poison(advantages, group_ids, mask, num_groups)
 
 

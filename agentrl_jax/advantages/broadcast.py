@@ -21,15 +21,20 @@ def broadcast_turns(
     mask: [R, T] bool, True where the token was sampled.
 
   Returns:
-    [R, T] float32, 0 where masked or in no turn.
+    [R, T] float32, 0 where masked or in no turn, NaN where there is no such
+    trajectory or turn.
   """
   chex.assert_rank([turn_values, row_trajectory, row_turn, mask], 2)
   chex.assert_equal_shape([row_trajectory, row_turn, mask])
   chex.assert_type(mask, bool)
   has_turn = mask & (row_trajectory >= 0) & (row_turn >= 0)
-  trajectories = jnp.where(has_turn, row_trajectory, 0)
-  values = turn_values[trajectories, jnp.where(has_turn, row_turn, 0)]
-  return jnp.where(has_turn, values, 0).astype(jnp.float32)
+  place = (
+    jnp.where(has_turn, row_trajectory, 0),
+    jnp.where(has_turn, row_turn, 0),
+  )
+  values = turn_values.astype(jnp.float32)
+  values = values.at[place].get(mode='fill', fill_value=jnp.nan)
+  return jnp.where(has_turn, values, 0)
 
 
 def token_ranks(

@@ -31,16 +31,18 @@ def whiten(
   """
   chex.assert_equal_shape([values, mask])
   chex.assert_type(mask, bool)
-  stats = grouped.group_statistics(
-    values.ravel(),
-    jnp.zeros(mask.size, jnp.int32),
-    mask.ravel(),
-    num_ids=1,
-    ddof=ddof,
-    relative_floor=relative_floor,
-  )
-  scaled = stats.centred / jnp.sqrt(jnp.square(stats.std) + epsilon)
-  return jnp.where(stats.varies, scaled, 0).reshape(mask.shape)
+  values = jnp.where(mask, values, 0).astype(jnp.float32)
+  # Whole sums, not those of one segment, which add a million tokens one after
+  # the other and lose half a percent. Differences to the minimum lose less.
+  count = jnp.sum(mask)
+  lowest = jnp.min(jnp.where(mask, values, jnp.inf))
+  offsets = jnp.where(mask, values - lowest, 0)
+  mean = jnp.sum(offsets) / jnp.maximum(count, 1)
+  centred = jnp.where(mask, offsets - mean, 0)
+  variance = jnp.sum(jnp.square(centred)) / jnp.maximum(count - ddof, 1)
+  largest = jnp.max(jnp.abs(values))
+  varies = (count > 1) & (jnp.sqrt(variance) > relative_floor * largest)
+  return jnp.where(varies, centred / jnp.sqrt(variance + epsilon), 0)
 
 
 def rebn(

@@ -110,17 +110,17 @@ def sequence_sums(
     num_sequences: static bound; None takes any ids.
 
   Returns:
-    [R, T] float32, 0 where masked or in no sequence.
+    [R, T] float32, 0 where masked or in no sequence. An id beyond a given
+    bound yields NaN.
   """
   chex.assert_equal_shape([token_values, sequence_ids, mask])
-  ids, flat = sequence_ids.ravel(), mask.ravel()
-  if num_sequences is None:
-    num_sequences = ids.shape[0]
+  ids, flat, size = sequence_ids.ravel(), mask.ravel(), num_sequences
+  if size is None:
+    size = ids.shape[0]
     ids = reductions.dense_ids(ids, mask=flat)
-  sums = reductions.segment_sum(
-    token_values.ravel(), ids, flat, num_ids=num_sequences
-  )
-  return reductions.gather(sums, ids, flat).reshape(mask.shape)
+  sums = reductions.segment_sum(token_values.ravel(), ids, flat, num_ids=size)
+  sums = reductions.gather(sums, ids, flat)
+  return reductions.poison(sums, ids, flat, num_sequences).reshape(mask.shape)
 
 
 def _num_sequences(lengths: chex.Array) -> chex.Array:

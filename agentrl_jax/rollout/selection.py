@@ -18,7 +18,8 @@ def varying(groups: Sequence[types.Group], floor: float = 1e-5) -> list[bool]:
   """Says of each group whether its outcomes differ: the same for any estimator.
 
   Outcomes are sums of the total reward over the turns of trajectories that
-  may be judged; a group of one is constant.
+  may be judged; a group of one is constant, and one whose sample std is at most
+  `floor` times the largest, as of `advantages.grouped.group_statistics`.
   """
   out = []
   for group in groups:
@@ -27,7 +28,7 @@ def varying(groups: Sequence[types.Group], floor: float = 1e-5) -> list[bool]:
       for t in group.trajectories
       if t.stop_reason.trainable and t.turns
     ]
-    spread = np.ptp(returns) if returns else 0.0
+    spread = np.std(returns, ddof=1) if len(returns) > 1 else 0.0
     out.append(bool(spread > floor * max(np.abs(returns), default=0.0)))
   return out
 

@@ -33,3 +33,14 @@ def test_baselines_over_random_cases():
       want[2, group] = np.where(v == best[0], best[0] - best[1], 0)
     got = f(total, lengths, t['group_ids'], t['turn_mask'].any(-1))
     np.testing.assert_allclose(got, want, err_msg=f'{seed=}', **CLOSE)
+
+
+def test_maxrl_of_a_negative_return_is_nan_where_it_would_count():
+  # By the formula the better of -1 and -.5 would get .25 / -.75 < 0.
+  got = advantages.maxrl(
+    np.array([-1, -0.5, 0, 1, -1, -1, -1, 3], np.float32),
+    np.array([0, 0, 1, 1, 2, 2, 3, 3], np.int32),
+    np.array([True] * 6 + [False, True]),
+  )
+  want = [np.nan, np.nan, -1, 1, 0, 0, 0, 0]
+  np.testing.assert_allclose(got, want, rtol=1e-5)

@@ -21,6 +21,16 @@ class BroadcastTest(chex.TestCase):
     )
     np.testing.assert_array_equal(out, [[0, 1, 2, 3, 0]])
 
+  def test_what_there_is_not_is_nan(self):
+    # Trajectory 2, turn 2; under the mask neither is asked for.
+    out = advantages.broadcast_turns(
+      jnp.ones((2, 2)),
+      jnp.array([[0, 2, 1, 2]]),
+      jnp.array([[1, 0, 2, 0]]),
+      jnp.array([[True, True, True, False]]),
+    )
+    np.testing.assert_array_equal(out, [[1, jnp.nan, jnp.nan, 0]])
+
   def test_rows_and_trajectories_are_inverse(self):
     # Trajectory 0 lies in two rows, its second context packed first.
     trajectory = jnp.array([[0, 0, 1, -1], [0, 0, 0, -1]])

@@ -210,6 +210,15 @@ class PolicyTest(chex.TestCase):
       got = SEQUENCES[name](new, old, a, ids, mask, num_sequences=bound)
       np.testing.assert_array_equal(got, want)
 
+  @parameterized.parameters(sorted(SEQUENCES))
+  def test_an_id_beyond_the_bound_is_nan(self, name):
+    new, old, a, _, mask = random_tokens(3)
+    ids = np.where(np.arange(R * T).reshape(R, T) == 4, 2, 1).astype(np.int32)
+    mask = mask.copy()
+    mask.ravel()[4] = True
+    got = SEQUENCES[name](new, old, a, ids, mask, num_sequences=2)
+    np.testing.assert_array_equal(np.isnan(got), mask & (ids == 2))
+
   def test_log_ratio_is_clamped(self):
     x = jnp.array([[100.0, -100.0]])
     args = (jnp.zeros((1, 2)), -jnp.ones((1, 2)), jnp.ones((1, 2), bool))

@@ -30,6 +30,8 @@ def test_a_group_varies_by_outcome():
   # Equal up to rounding is equal, as in `advantages.outcome_varies`.
   assert selection.varying([group(100.0, 100.0001)]) == [False]
   assert selection.varying([group(100.0, 100.01)]) == [True]
+  # One of eight by 2e-5: the std is 2e-5 / sqrt(8) = 7.1e-6 of the largest.
+  assert selection.varying([group(*[100.0] * 7, 100.002)]) == [False]
 
 
 def test_only_the_sum_of_an_episode_counts():
