@@ -63,6 +63,7 @@ TABLE = {
       ('(lengths * stats.centred, lengths)', '(stats.centred, lengths)'),
       ('episode_returns - stats.centred, 1)', 'stats.std, 1)'),
       ('count(is_best) == 1', 'count(is_best) >= 1'),
+      ('gather(lowest, ids, mask) >= 0', 'gather(lowest, ids, mask) >= -9'),
     ],
   ),
   'advantages/whitened.py': (
@@ -70,7 +71,8 @@ TABLE = {
     [
       ('mask.shape), counts)', 'mask.shape), mask)'),
       ('whiten(turn_returns, turn_mask)', 'whiten(turn_rewards, turn_mask)'),
-      ('jnp.square(stats.std) + epsilon', 'stats.std + epsilon'),
+      ('jnp.sqrt(variance + epsilon)', '(variance + epsilon)'),
+      ('jnp.maximum(count - ddof, 1)', 'jnp.maximum(count, 1)'),
     ],
   ),
   'advantages/calibrated.py': (
@@ -103,6 +105,7 @@ TABLE = {
         'has_turn = mask & (row_trajectory >= 0) & (row_turn >= 0)',
         'has_turn = mask & (row_trajectory >= 0)',
       ),
+      ("mode='fill', fill_value=jnp.nan", "mode='clip'"),
       (
         '(positions.ravel(), row_turn.ravel(), t',
         '(row_turn.ravel(), positions.ravel(), t',
@@ -250,6 +253,7 @@ TABLE = {
     ['rollout/selection_test.py'],
     [
       ('spread > floor * max(', 'spread > 0 * max('),
+      ('np.std(returns, ddof=1)', 'np.ptp(returns)'),
       ('if t.stop_reason.trainable and t.turns', 'if t.turns'),
       ('if good\n    and t.turns', 'if t.turns'),
       ('generator.permutation(len(indices))', 'range(len(indices))'),
