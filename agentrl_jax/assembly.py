@@ -28,11 +28,11 @@ from agentrl_jax import (
 )
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
-from agentrl_jax.envs import remote
+from agentrl_jax.envs import latency, remote
 from agentrl_jax.models import fused, moe
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
-from agentrl_jax.rollout import loop
+from agentrl_jax.rollout import ahead, loop
 from agentrl_jax.rollout.breaker import Breaker
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
@@ -96,7 +96,7 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
     out.append(f'config.env.options: {e}')
   floats = jax.ShapeDtypeStruct((1, 2), np.float32)
   ids, mask = (jax.ShapeDtypeStruct((1, 2), t) for t in (np.int32, np.bool_))
-  out += _model_faults(config)
+  out += ahead.faults(config) + _model_faults(config)
   out += _advantage_faults(config.advantage)
   sequences = {'turn': ids, 'sequence': ids}
   for part in filter(validation.is_correction, config.loss.correction):
@@ -410,6 +410,8 @@ def collector(
   make_env = functools.partial(
     envs.make, config.env.name, **env_options(config)
   )
+  if config.env.latency_s:
+    make_env = functools.partial(latency.make, make_env, config.env.latency_s)
   if config.env.isolation != 'none':
     kind, deadline_s = config.env.isolation, config.env.deadline_s
     make_env = remote.Maker(make_env, kind, deadline_s)
@@ -422,6 +424,7 @@ def collector(
     deadline_s=config.env.deadline_s,
     episode_deadline_s=config.rollout.episode_deadline_s,
     breaker=breaker(config),
+    order=config.rollout.order,
     should_stop=should_stop,
   )
 

@@ -52,6 +52,9 @@ def _rollout_fields():
     temperature=1.0,  # > 0
     top_p=1.0,  # (0, 1]
     top_k=0,  # 0 = all
+    order='given',  # given | longest: which episodes get a slot first
+    max_staleness=0,  # iterations that weights may lag; 0 = never collect ahead
+    oversample=0,  # tasks more, the last to end being dropped
     max_refills=3,  # further collections of constant_groups='refill'
     malformed_limit=4,  # malformed turns in a row that end the episode
     memory='append',  # append | window, or 'package.module:name' of a function
@@ -77,6 +80,7 @@ def _world_fields():
       curriculum='none',  # none | pass_rate: how often levels are trained on
       workers=0,  # threads that step environments; 0 = in the loop itself
       isolation='none',  # none | process (one an episode) | ray (actors)
+      latency_s=0.0,  # median of an artificial delay of each step, seconds
       deadline_s=60.0,  # of one call, seconds (a slow machine stays inside)
     ),
     text=dict(

@@ -2,7 +2,6 @@
 update; with log, save and evaluate on intervals.
 """
 
-import collections
 import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
@@ -36,11 +35,11 @@ from agentrl_jax.rollout import (
   curriculum,
   dependence,
   evaluation,
-  gathering,
   hosts,
   loop,
   measures,
   selection,
+  sources,
   store,
   watch,
 )
@@ -131,6 +130,17 @@ class Trainer:
     self.doctor = examine.Doctor(
       c, parts.language, parts.model.dtype, parts.display.warn
     )
+    self._source = sources.make(
+      c,
+      parts.collector,
+      workdir,
+      tasks=self.tasks,
+      take=self._order.take,
+      score=self.score,
+      states=self._states,
+      display=parts.display,
+      should_stop=parts.stop,
+    )
     self._auditor = assembly.auditor(c)
     self._watch = watch.Watch(c.watch, parts.display.warn)
     self._saved = self._logged = -1
@@ -147,25 +157,31 @@ class Trainer:
     done = self._resume()
     try:
       if done < 0:
-        self._log(0, self._panels.judge(0, self._publish))
+        self._log(0, self._judge(0))
         done = 0
       while done < total:
         row = self._iterate(done)
         done += 1
-        row |= self._panels.judge(done, self._publish)
+        row |= self._judge(done)
         self._log(done, row)
     except loop.Interrupted:
       if self._saved < done == self._logged:
         self._save(done, {})
+      if self._saved == done:
+        self._source.keep(done, final=True)
       raise
     finally:
+      self._source.close()
       self.writer.close()
       self._checkpoints.close()
 
   def _iterate(self, iteration: int) -> dict[str, float]:
     """Does one collect-to-update cycle and returns its metrics."""
-    clock = runtime.Clock()
-    row = {'sampler/published_equal': float(self._publish())}
+    clock, busy = runtime.Clock(), self.parts.collector.busy
+    busy.take()
+    version = int(self.state.updates)
+    equal = self._source.publish(self._publish, version, iteration)
+    row = {'sampler/published_equal': float(equal)}
     published = self.parts.collector.engine.reset_counters()
     clock.lap('publish')
     if not self._told:  # once a process: later ones cost the same
@@ -174,9 +190,8 @@ class Trainer:
         f'weights handed to the sampler: {published.published_bytes / 1e6:.1f} '
         f'MB in {clock.laps["publish"]:.3f} s, from device to device'
       )
-    version = int(self.state.updates)
-    with self.doctor.listening(self.parts.collector, iteration) as heard:
-      groups, played, place = self._gather(iteration)
+    with self._source.listening(self.doctor, iteration) as heard:
+      groups, played, place = self.collect(iteration)
     extra = distributed.together(
       functools.partial(self._explore, groups, iteration), loop.Interrupted
     )
@@ -190,15 +205,18 @@ class Trainer:
     )
     row |= self._dependence(iteration, played)
     clock.lap('estimate')
-    row |= self.update(updates, extras)
+    with busy:
+      row |= self.update(updates, extras)
+    self._source.trained(iteration)
     self._next_task = place  # not before: an interrupt saves it
     row |= self._order.learn(played)
     clock.lap('update')
+    row['host/device_busy_share'] = busy.take() / sum(clock.laps.values())
     row |= self._measure(played)
-    row |= earned.measures
+    row |= earned.measures | self._source.measures()
     row['sampler/publish_mb'] = published.published_bytes / 1e6
     counted = self.parts.collector.engine.reset_counters()
-    row |= measures.sampler(counted, clock.laps['collect'])
+    row |= measures.sampler(counted, self._source.seconds(clock.laps))
     row = hosts.combine(row | clock.metrics())
     row['train/tokens_per_s'] = (
       row['rollout/sampled_tokens'] / row['time/iteration_s']
@@ -211,7 +229,7 @@ class Trainer:
       turns=turns,
       updates=updates,
       row=row,
-      version=version,
+      versions=self._source.versions(iteration),
       credit=None if earned.per_token else earned.advantages,
       estimator=self._assign.by_turn if self._assign.is_alone else None,
       heard=heard,
@@ -244,53 +262,16 @@ class Trainer:
       )
     return row
 
-  def _gather(
+  def collect(
     self, iteration: int
   ) -> tuple[list[types.Group], list[types.Group], int]:
-    """Collects and scores `rollout.tasks` groups over all hosts.
+    """Gets `rollout.tasks` groups over all hosts, played and scored.
 
     Returns:
       (groups to learn from, all that were played), of each this host's, and
       the place of the task after them.
     """
-
-    def play(tasks, times):
-      return self.score(self.collect(iteration, tasks, times))
-
-    place, take = self._next_task, self._order.take
-    return gathering.gather(play, self.tasks, place, self.config, take)
-
-  def collect(
-    self,
-    iteration: int,
-    tasks: Sequence[types.Task],
-    times: collections.Counter[str],
-  ) -> list[types.Group]:
-    """Plays `group_size` episodes of each task that is this host's.
-
-    Args:
-      iteration: of the run.
-      tasks, times: as of `gathering.entries`.
-    """
-    c, size = self.config, self.config.rollout.group_size
-    entries = gathering.entries(tasks, times, size)
-    draws = loop.Draws(c.seed, 'train', iteration, c.rollout.temperature)
-    played, total = [0], len(entries)
-
-    def count(_):
-      played[0] += 1
-      self.parts.display.progress(
-        f'iteration {iteration + 1}', played[0], total
-      )
-
-    keeps = c.advantage.estimator == 'vineppo'
-    flat = self.parts.collector.collect(
-      entries, draws, count, on_state=self._states if keeps else None
-    )
-    return [
-      types.Group(entries[i].task, tuple(flat[i : i + size]))
-      for i in range(0, total, size)
-    ]
+    return self._source.gather(iteration, self._next_task)
 
   def _explore(
     self, groups: Sequence[types.Group], iteration: int
@@ -330,13 +311,14 @@ class Trainer:
   ) -> tuple[credit.Lines, credit.Credit]:
     """Says what each turn or token earned, by what the networks say of them."""
     assign, c = self._assign, self.config.train
-    lines = updates_lib.consult(
-      groups,
-      lines,
-      self._questions(),
-      self.config,
-      about_all=assign.needs_values or assign.needs_reference,
-    )
+    with self.parts.collector.busy:
+      lines = updates_lib.consult(
+        groups,
+        lines,
+        self._questions(),
+        self.config,
+        about_all=assign.needs_values or assign.needs_reference,
+      )
     trained = selection.usable(groups, c.constant_groups, c.overlong)
     return lines, hosts.credit_of_all(
       assign, turns, lines, trained=trained, played=played
@@ -391,10 +373,11 @@ class Trainer:
 
   def _with_proximal(self, batches, extras):
     """Adds what the ratio is taken to, as far as it depends on the update."""
-    if self.config.loss.proximal == 'behavior':
+    c = self.config
+    if c.loss.proximal == 'behavior' and not c.rollout.max_staleness:
       return extras
     extras = [{**extra, 'version': self.state.updates} for extra in extras]
-    if self.config.loss.proximal == 'latest':
+    if c.loss.proximal == 'latest':
       scored = self._scorer.logprobs(self._params, batches)
       for extra, logprobs in zip(extras, scored, strict=True):
         extra['proximal_logprobs'] = logprobs
@@ -417,6 +400,10 @@ class Trainer:
   def _params(self) -> Any:
     """The whole policy: what is trained and what is frozen."""
     return self._learner.policy(self.state)
+
+  def _judge(self, done: int) -> dict[str, float]:
+    with self._source.paused():
+      return self._panels.judge(done, self._publish)
 
   def _publish(self) -> bool:
     version = int(self.state.updates)
@@ -446,6 +433,7 @@ class Trainer:
     }
     if 'eval/success' in row:
       meta['eval/success'] = row['eval/success']
+    self._source.keep(done)
     self._checkpoints.save(done, self.state, meta)
     self._saved = done
 
@@ -459,6 +447,7 @@ class Trainer:
     adapters.check(self.workdir, meta.get('base', ''), self._base)
     self._next_task = int(meta['next_task'])
     self._order.restore(meta['curriculum'])
+    self._source.restore(latest)
     self._saved = self._logged = latest
     self.writer.truncate(latest)
     self._watch.replay(metrics.read(self.workdir))

@@ -30,6 +30,7 @@ _CHOICES = {
   'loss.kl_estimator': ('k1', 'k2', 'k3', 'k3+'),
   'loss.sequence': ('turn', 'trajectory'),
   'rollout.thinking': ('keep', 'strip'),
+  'rollout.order': ('given', 'longest'),
   'rollout.drift': ('split', 'mask', 'raise'),
   'doctor.strict': ('none', 'wrong', 'all'),
   'loss.weighting': (
@@ -67,6 +68,7 @@ _KL_IN_REWARD = ('gae', 'token_gae', 'reinforce_pp', 'rebn', 'reinforce')
 _AT_LEAST = {
   'seed': 0,
   'env.workers': 0,
+  'env.latency_s': 0,
   'text.vocab_size': 272,
   **{
     f'model.{name}': 1
@@ -97,6 +99,8 @@ _AT_LEAST = {
   'rollout.max_context': 64,
   'rollout.top_k': 0,
   'rollout.max_refills': 1,
+  'rollout.max_staleness': 0,
+  'rollout.oversample': 0,
   'rollout.malformed_limit': 1,
   'rollout.failure_count': 0,
   'rollout.episode_deadline_s': 0,

@@ -32,7 +32,7 @@ def load(path):
   return module
 
 
-runs = load(ROOT / 'tests' / 'train_test.py')
+runs = load(ROOT / 'tests' / 'trainer_fakes.py')
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -28,7 +28,7 @@ def load(path):
   return module
 
 
-runs = load(ROOT / 'tests' / 'train_test.py')
+runs = load(ROOT / 'tests' / 'trainer_fakes.py')
 tiny_run = load(ROOT / 'tests' / 'doctor' / 'tiny_run.py')
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import sys
 import tempfile
 
 # Before jax is imported by anybody. A run on an accelerator says so itself.
@@ -16,12 +17,12 @@ os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.2')
 
 import pytest  # noqa: E402
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))  # trainer_fakes
+
 
 @pytest.fixture(autouse=True)
 def _strict_shapes():
   """[B] + [B, T] is an error, not a broadcast, wherever jax is loaded."""
-  import sys
-
   if 'jax' not in sys.modules:
     yield
     return

@@ -1,89 +1,16 @@
 """The five verbs on made-up trajectories: what is learnt, skipped, refused."""
 
 import dataclasses
-import importlib.util
 import math
-import pathlib
-import sys
 
 import jax
 import numpy as np
 import pytest
+from trainer_fakes import StopReason, made, plain_rows, some, trainer
 
-from agentrl_jax import (
-  assembly,
-  display,
-  metrics,
-  rewards,
-  runtime,
-  train,
-  types,
-  weights,
-)
-from agentrl_jax import config as config_lib
+from agentrl_jax import assembly, metrics, rewards, train, types, weights
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.rollout import breaker, loop, updates
-from agentrl_jax.sampler.engine import Counters
-
-ROOT = pathlib.Path(__file__).parents[1]
-StopReason = types.StopReason
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[path.stem] = module
-  spec.loader.exec_module(module)
-  return module
-
-
-made = load(ROOT / 'tests' / 'rollout' / 'rollout_fakes.py')
-
-
-class Engine:
-  """Takes weights; samples nothing."""
-
-  num_slots = 4
-
-  def __init__(self):
-    self.published = []
-
-  def publish(self, params, version):
-    leaf = jax.tree.leaves(params)[0]
-    self.published.append((version, np.asarray(leaf).copy()))
-    return True
-
-  def reset_counters(self):
-    return Counters()
-
-
-class Collector:
-  """Gives each member the reward and stop reason that functions say."""
-
-  def __init__(self, reward, reason=lambda e, d: StopReason.DONE):
-    self.engine = Engine()
-    self.calls = []
-    self.interrupt_at = -1
-    self._reward, self._reason = reward, reason
-
-  def collect(self, entries, draws, on_finish=None, on_state=None):
-    self.calls.append((draws.purpose, draws.iteration, list(entries)))
-    if len(self.calls) == self.interrupt_at:
-      raise loop.Interrupted
-    played = [
-      made.append_only(
-        [2 + e.sample % 3],
-        reward=self._reward(e, draws),
-        stop_reason=self._reason(e, draws),
-        task=e.task,
-        sample=e.sample,
-      )
-      for e in entries
-    ]
-    for trajectory in played:
-      if on_finish is not None:
-        on_finish(trajectory)
-    return played
 
 
 @pytest.fixture(scope='module', autouse=True)
@@ -108,37 +35,6 @@ def whole(tmp_path_factory, panels):
   one, _ = trainer(workdir)
   one.run()
   return plain_rows(workdir), jax.device_get(one.state)
-
-
-def some(entry, _):
-  """Even tasks: half of the group succeeds. Odd ones: all of it."""
-  return float(entry.task.index % 2 or entry.sample % 2)
-
-
-def trainer(tmp_path, reward=some, reason=lambda e, d: StopReason.DONE, **sets):
-  path = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
-  fields = {
-    'rollout.tasks': '4',
-    'rewards': "(('outcome', 1.0),)",
-    'train.row_length': '256',
-    'log.tensorboard': 'false',
-    'doctor.strict': 'none',  # it would see that they are made up
-  }
-  config = config_lib.load(str(path), {**fields, **sets})
-  mesh = assembly.mesh(config)
-  model = assembly.model_config(config, 300)
-  collector = Collector(reward, reason)
-  parts = train.Parts(
-    config,
-    made.language(),
-    model,
-    mesh,
-    collector,
-    display.Display('quiet'),
-    runtime.Stop(),
-  )
-  params = params_lib.init(model, jax.random.key(0))
-  return train.Trainer(parts, str(tmp_path), params, 0.0), collector
 
 
 def test_a_run_logs_updates_and_hands_over_each_version(tmp_path):
@@ -166,7 +62,7 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
 
   def order(trainer, count):
     for i in range(count):
-      trainer._next_task = trainer._gather(i)[2]
+      trainer._next_task = trainer.collect(i)[2]
     calls = trainer.parts.collector.calls
     return [e.task.index for *_, es in calls for e in es[::4]]
 
@@ -179,7 +75,7 @@ def test_every_task_once_an_epoch_in_a_seeded_order(tmp_path):
 
 def test_groups_of_equal_outcomes_are_dropped(tmp_path):
   one, collector = trainer(tmp_path)
-  groups, _, _ = one._gather(0)
+  groups, _, _ = one.collect(0)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = set()
@@ -212,7 +108,7 @@ def test_a_reward_that_is_no_number_is_a_failure_and_not_a_zero(tmp_path):
     return math.nan if entry.sample == 0 else some(entry, _)
 
   one, _ = trainer(tmp_path, reward=broken)
-  groups, _, _ = one._gather(0)
+  groups, _, _ = one.collect(0)
   for group in groups:
     reasons = [t.stop_reason for t in group.trajectories]
     assert reasons == [StopReason.REWARD_ERROR, *[StopReason.DONE] * 3]
@@ -286,21 +182,6 @@ def test_interrupted_and_resumed_it_is_the_undisturbed_run(
     np.testing.assert_array_equal(a, np.asarray(b))
 
 
-def plain_rows(path):
-  return [
-    repr(
-      {
-        k: v
-        for k, v in row.items()
-        # The first iteration of each process is examined.
-        if not k.startswith(('wall_s', 'time/', 'host/', 'doctor/'))
-        and not k.endswith('_per_s')
-      }
-    )
-    for row in metrics.read(path)
-  ]
-
-
 def test_a_row_beyond_its_checkpoint_is_written_again(whole, tmp_path):
   two, _ = trainer(tmp_path)
   save = two._save
@@ -340,7 +221,7 @@ def test_sparse_checkpoints_resume_all_the_same(tmp_path):
 @pytest.mark.parametrize('anchors', ['exact', 'turn_index', 'shuffled'])
 def test_anchors_are_those_that_the_config_names(anchors, tmp_path):
   one, _ = trainer(tmp_path, **{'advantage.anchors': anchors})
-  groups, _, _ = one._gather(0)
+  groups, _, _ = one.collect(0)
   turns = [one.collate(groups, i)[0] for i in (0, 0, 1)]
   np.testing.assert_array_equal(turns[0].anchor_ids, turns[1].anchor_ids)
   has = (turns[0].anchor_ids >= 0).any()
@@ -362,7 +243,7 @@ def test_similar_states_are_one_where_the_config_says_so(
 
   groups = [
     types.Group(g.task, tuple(map(keyed, g.trajectories)))
-    for g in one._gather(0)[0]
+    for g in one.collect(0)[0]
   ]
   ids = one.collate(groups, 0)[0].anchor_ids
   assert len(np.unique(ids[ids >= 0])) == states * len(groups)
@@ -488,7 +369,7 @@ REFILL = QUIET | {'train.constant_groups': 'refill'}
 
 def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
   one, collector = trainer(tmp_path, **REFILL)
-  groups, played, place = one._gather(0)
+  groups, played, place = one.collect(0)
   assert len(groups) == 4 < len(played)
   assert all(group.task.index % 2 == 0 for group in groups)
   # Just as many more tasks as were missing, each time; in the run's order.
@@ -507,7 +388,7 @@ def test_groups_that_teach_nothing_are_collected_anew(tmp_path):
 def test_refills_end_and_what_is_left_is_no_update(tmp_path):
   sets = REFILL | {'rollout.max_refills': '2'}
   one, collector = trainer(tmp_path, reward=lambda e, d: 1.0, **sets)
-  groups, played, _ = one._gather(0)
+  groups, played, _ = one.collect(0)
   assert (len(groups), len(played), len(collector.calls)) == (4, 12, 3)
   # Of ten tasks two came again, and are not sampled with the same keys.
   names = [(e.task.index, e.sample) for *_, es in collector.calls for e in es]
@@ -584,7 +465,7 @@ def test_what_ran_out_of_tokens_is_judged_and_not_trained_on(tmp_path):
     return StopReason.LENGTH if entry.sample == 3 else StopReason.DONE
 
   one, _ = trainer(tmp_path, reason=reason, **{'train.overlong': 'drop'})
-  groups, _, _ = one._gather(0)
+  groups, _, _ = one.collect(0)
   lines, earned = one.estimate(groups, *one.collate(groups, 0))
   dealt, _ = updates.deal(groups, earned, lines, one.config, 0)
   trained = {int(b) for u in dealt for x in u for b in x.row_trajectory[x.mask]}

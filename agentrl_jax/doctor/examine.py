@@ -2,7 +2,7 @@
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ class Evidence:
     turns: what credit was assigned on.
     updates: microbatches of each optimizer update.
     row: the iteration's metrics.
-    version: that was published before collecting.
+    versions: under which tokens may have been sampled.
     credit: advantages [B, S]; None = they are per token.
     estimator: from turns to advantages, for trying it again; or None.
     heard: what passed the sampler's door; or None.
@@ -40,7 +40,7 @@ class Evidence:
   turns: TurnBatch
   updates: Sequence[Sequence[TokenBatch]]
   row: Mapping[str, float]
-  version: int
+  versions: Collection[int]
   credit: np.ndarray | None = None
   estimator: Callable[[TurnBatch], Any] | None = None
   heard: listener.Heard | None = None
@@ -136,7 +136,7 @@ def handover(
   worst = row.get('policy/first_ratio_deviation')
   gap = row.get('sampler/logprob_gap')
   if worst is None or gap is None:
-    why = 'no update was done'
+    why = 'no update was done, or none of tokens of its own version'
     return out + [findings.skipped(check, why) for check in ('ratio', 'gap')]
   gap_bound = _GAPS.get(dtype, _GAPS['bfloat16'])
   text = f'worst |ratio - 1| {worst:.2g}, mean |log-prob gap| {gap:.2g}'
@@ -170,7 +170,7 @@ def examine(
     return templates.completion_text(tokenizer, style, ids)
 
   return [
-    versions(updates, evidence.version),
+    versions(updates, evidence.versions),
     records.spans(trajectories, text, complete=complete),
     records.prefix(trajectories, evidence.heard),
     records.ends(
@@ -205,15 +205,15 @@ def _sums(config, updates, evidence, dtype) -> list[Finding]:
   ]
 
 
-def versions(updates: Sequence[Mapping], version: int) -> Finding:
+def versions(updates: Sequence[Mapping], allowed: Collection[int]) -> Finding:
   """Checks that trained tokens were sampled under the published weights."""
   if not updates:
     return findings.skipped('versions', 'no update was done')
   seen = set()
   for update in updates:
     seen |= set(np.unique(update['versions'][update['mask']]).tolist())
-  text = f'sampled under {sorted(seen)}, published {version}'
-  if seen - {version}:
+  text = f'sampled under {sorted(seen)}, published {sorted(allowed)}'
+  if seen - set(allowed):
     return findings.failed('versions', text)
   return findings.ok('versions', text)
 

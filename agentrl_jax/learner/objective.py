@@ -238,7 +238,8 @@ class PolicyObjective:
       batch: rows.
       reference_logprobs: [R, T] float32, for a KL.
       proximal_logprobs: [R, T] float32, where `proximal` is given.
-      version: [] int32, of `params`, where it is not 'behavior'.
+      version: [] int32, of `params`, where it is not 'behavior', or tokens may
+        be older.
       returns, old_values, value_weights: [R, T] float32, targets, values at
         collection and weights (0 = not fitted) of the states before tokens.
     """
@@ -279,12 +280,13 @@ class PolicyObjective:
       )
       more['value'] = losses.aggregate(fit, value_weights)
       loss += self.value_coef * more['value']
-    sums, maxima = self._measures(logprobs, entropy, proximal, batch)
+    own = mask if version is None else mask & (batch.versions == version)
+    sums, maxima = self._measures(logprobs, entropy, proximal, batch, own)
     sums = {'loss': loss, 'policy': policy, 'kl': kl} | more | sums
     return loss, Metrics(sums | experts.sums, maxima | experts.maxima)
 
-  def _measures(self, logprobs, entropy, proximal, batch):
-    """Sums and maxima over sampled tokens."""
+  def _measures(self, logprobs, entropy, proximal, batch, own):
+    """Sums and maxima over sampled tokens, the gap over those in `own`."""
     mask = batch.mask
     gap = jnp.where(mask, logprobs - batch.behavior_logprobs, 0.0)
     ratio = jnp.exp(jnp.clip(gap, -20, 20))
@@ -297,12 +299,13 @@ class PolicyObjective:
       'ratio': _masked_sum(ratio, mask),
       'ratio_square': _masked_sum(ratio**2, mask),
       'clipped': _masked_sum(clipped.astype(jnp.float32), mask),
-      'gap': _masked_sum(jnp.abs(gap), mask),
+      'own_tokens': own.sum().astype(jnp.float32),
+      'gap': _masked_sum(jnp.abs(gap), own),
       'weight': batch.weights.sum(),
     }
     maxima = {
-      'gap': _masked_max(jnp.abs(gap), mask),
-      'ratio': _masked_max(jnp.abs(ratio - 1), mask),
+      'gap': _masked_max(jnp.abs(gap), own),
+      'ratio': _masked_max(jnp.abs(ratio - 1), own),
     }
     return sums, maxima
 

@@ -23,7 +23,6 @@ def update_metrics(
     return {}
   sums = {k: sum(float(m.sums[k]) for m in measured) for k in measured[0].sums}
   first, tokens = measured[0], max(sums['tokens'], 1.0)
-  first_tokens = max(float(first.sums['tokens']), 1.0)
   count = len(measured)
   row = {
     'loss/policy': sums['policy'] / count,
@@ -36,15 +35,19 @@ def update_metrics(
     # (Σr)² / (N Σr²): 1 while the policy is the one that sampled.
     'policy/ess': sums['ratio'] ** 2 / max(tokens * sums['ratio_square'], 1e-9),
     'policy/clip_fraction': sums['clipped'] / tokens,
-    # Before the first update sampler and learner hold the same weights.
-    'policy/first_ratio_deviation': float(first.maxima['ratio']),
-    'sampler/logprob_gap': float(first.sums['gap']) / first_tokens,
-    'sampler/logprob_gap_worst': float(first.maxima['gap']),
     'train/grad_norm': float(np.mean([i['grad_norm'] for i in infos])),
     'train/update_norm': float(np.mean([i['update_norm'] for i in infos])),
     'train/tokens': tokens,
     'train/minibatches': float(count),
   }
+  own_tokens = float(first.sums['own_tokens'])
+  if own_tokens:
+    # Before the first update sampler and learner hold the same weights.
+    row |= {
+      'policy/first_ratio_deviation': float(first.maxima['ratio']),
+      'sampler/logprob_gap': float(first.sums['gap']) / own_tokens,
+      'sampler/logprob_gap_worst': float(first.maxima['gap']),
+    }
   if 'value' in sums:
     row['value/loss'] = sums['value'] / count
   if 'correction_ratio' in sums:

@@ -9,6 +9,7 @@ import numpy as np
 
 from agentrl_jax import types
 from agentrl_jax.rollout import truncation
+from agentrl_jax.rollout.stream import Drawn, Stream
 from agentrl_jax.text import memory as memory_lib
 from agentrl_jax.text import templates, tools
 
@@ -43,70 +44,6 @@ class Language:
   tokenizer: object
   style: str
   memory: memory_lib.Memory = memory_lib.Memory()
-
-
-class Stream:
-  """A context while it grows."""
-
-  def __init__(self):
-    self.tokens: list[int] = []
-    self._sampled: list[bool] = []
-    self._logprobs: list[float] = []
-    self._versions: list[int] = []
-    self._routes: np.ndarray | None = None
-
-  def append(
-    self,
-    ids: Sequence[int],
-    sampled: bool,
-    logprobs: Sequence[float] | None = None,
-    version: int = -1,
-  ) -> None:
-    """Adds tokens with their birth marks."""
-    n = len(ids)
-    self.tokens += ids
-    self._sampled += [sampled] * n
-    self._logprobs += logprobs if sampled else [0.0] * n
-    self._versions += [version] * n
-
-  def note_routes(self, routes: np.ndarray | None) -> None:
-    """Keeps the experts that the first tokens used, [n, L, k]; all anew."""
-    self._routes = routes
-
-  def cut(self, length: int) -> None:
-    """Forgets all but the first `length` tokens."""
-    columns = self.tokens, self._sampled, self._logprobs, self._versions
-    for column in columns:
-      del column[length:]
-    if self._routes is not None:
-      self._routes = self._routes[:length]
-
-  def copy(self) -> 'Stream':
-    """Returns another stream with the same past."""
-    other = Stream()
-    other.tokens, other._sampled = list(self.tokens), list(self._sampled)
-    other._logprobs = list(self._logprobs)
-    other._versions = list(self._versions)
-    other._routes = self._routes
-    return other
-
-  def context(self) -> types.Context:
-    """Returns the finished record."""
-    return types.Context(
-      tokens=tuple(self.tokens),
-      sampled_mask=tuple(self._sampled),
-      logprobs=tuple(self._logprobs),
-      versions=tuple(self._versions),
-      routes=self._all_routes(),
-    )
-
-  def _all_routes(self) -> types.Routes | None:
-    if self._routes is None:
-      return None
-    # The last token sampled was never an input; nor what came after it.
-    missing = [(0, len(self.tokens) - len(self._routes)), (0, 0), (0, 0)]
-    routes = np.pad(self._routes, missing, constant_values=-1)
-    return types.Routes(routes.shape, routes.dtype.name, routes.tobytes())
 
 
 def checked_observation(
@@ -157,6 +94,10 @@ class Episode:
   Attributes:
     kept: tokens at the head of the sampler's cache that the prompt returned
       last goes on from.
+    part: of the turn that is being drawn, what the sampler gave back before its
+      end.
+    drawn: all turns that ended. With the task they say what the episode is: by
+      them it can be played again, see `loop.Entry`.
   """
 
   def __init__(
@@ -171,6 +112,8 @@ class Episode:
     self.stop_reason: types.StopReason | None = None
     self.error = ''
     self.kept = 0
+    self.part = Drawn()
+    self.drawn: list[Drawn] = []
     self._language = language
     self._limits = limits
     self._prompt: tuple[types.Message, ...] = ()
@@ -190,8 +133,8 @@ class Episode:
 
   @property
   def tokens(self) -> tuple[int, ...]:
-    """All tokens of the context that grows."""
-    return tuple(self._streams[-1].tokens)
+    """All tokens of the context that grows, a part of a turn included."""
+    return (*self._streams[-1].tokens, *self.part.tokens)
 
   def fork(self, sample: int) -> 'Episode':
     """Returns another episode with the same past and a future of its own.
@@ -201,7 +144,7 @@ class Episode:
     """
     other = copy.copy(self)
     other.sample, other.kept = sample, 0
-    other._turns = list(self._turns)
+    other.drawn, other._turns = list(self.drawn), list(self._turns)
     other._streams = [stream.copy() for stream in self._streams]
     return other
 
@@ -231,6 +174,25 @@ class Episode:
     self._streams[-1].append(ids, sampled=False)
     return ids
 
+  def note_part(
+    self, tokens: Sequence[int], logprobs: Sequence[float], version: int
+  ) -> None:
+    """Keeps more of the turn that is being drawn; it is not over."""
+    part = self.part.and_then(tokens, logprobs, version)
+    after = self._streams[-1].checksum()
+    self.part = dataclasses.replace(part, after=after)
+
+  def take_up(self, turn: Drawn) -> bool:
+    """Goes on with what was drawn of a turn when the episode was played before.
+
+    Returns:
+      Whether it was drawn in this very context; else nothing is done.
+    """
+    if turn.tokens and turn.after != self._streams[-1].checksum():
+      return False
+    self.part = turn
+    return True
+
   def complete(
     self,
     tokens: Sequence[int],
@@ -238,16 +200,19 @@ class Episode:
     version: int,
     routes: np.ndarray | None = None,
   ) -> None:
-    """Appends a sampled completion.
+    """Appends a sampled completion: what there is of it in `part`, and this.
 
     Args:
-      tokens, logprobs, version: of it.
+      tokens, logprobs, version: of what was drawn last.
       routes: [n, L, k], experts that the whole context used but for the last
         token, which the sampler has not read yet.
     """
-    stream = self._streams[-1]
+    self.note_part(tokens, logprobs, version)
+    stream, turn = self._streams[-1], self.part
+    self.part = Drawn()
+    self.drawn.append(turn)
     self._start = len(stream.tokens)
-    stream.append(tokens, True, logprobs, version)
+    stream.append(turn.tokens, True, turn.logprobs, turn.versions)
     stream.note_routes(routes)
 
   def parse(self, stopped: bool) -> types.Action | None:
@@ -257,6 +222,7 @@ class Episode:
     half an action. It never sees a `<think>` trace either.
     """
     ids = self._streams[-1].tokens[self._start :]
+    self.drawn[-1] = dataclasses.replace(self.drawn[-1], stopped=stopped)
     self._text = templates.completion_text(
       self._language.tokenizer, self._language.style, ids
     )

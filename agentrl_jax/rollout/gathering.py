@@ -80,3 +80,15 @@ def entries(
     if own.start <= at < own.stop:
       out += [loop.Entry(task, first + i) for i in range(group_size)]
   return out
+
+
+def grouped(
+  entries: Sequence[loop.Entry],
+  played: Sequence[types.Trajectory],
+  group_size: int,
+) -> list[types.Group]:
+  """Puts trajectories, in the order of their entries, into groups."""
+  return [
+    types.Group(entries[i].task, tuple(played[i : i + group_size]))
+    for i in range(0, len(entries), group_size)
+  ]

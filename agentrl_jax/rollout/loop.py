@@ -6,7 +6,9 @@ its task and its keys, never on who arrived first.
 """
 
 import collections
-import dataclasses
+import contextlib
+import copy
+import functools
 import itertools
 import logging
 import math
@@ -17,62 +19,11 @@ from typing import Any
 from agentrl_jax import rng, types
 from agentrl_jax.envs import pool as pool_lib
 from agentrl_jax.rollout import episode as episode_lib
+from agentrl_jax.rollout import queues
 from agentrl_jax.rollout.breaker import Breaker
+from agentrl_jax.rollout.busy import Busy
+from agentrl_jax.rollout.entries import Draws, Entry, OnState, Player, Start
 from agentrl_jax.rollout.episode import Episode, Language, Limits
-
-
-@dataclasses.dataclass(frozen=True)
-class Start:
-  """A state of an episode in which a turn is about to be drawn.
-
-  Attributes:
-    snapshot: of the environment.
-    episode: its past; to be forked, never continued itself.
-  """
-
-  snapshot: Any
-  episode: Episode
-
-
-@dataclasses.dataclass(frozen=True)
-class Entry:
-  """A trajectory to collect: member `sample` of the group of `task`.
-
-  Attributes:
-    attempt: tells several plays of one member apart.
-    start: where it goes on from, None = the beginning. The trajectory then
-      holds the turns before it as well.
-  """
-
-  task: types.Task
-  sample: int
-  attempt: int = 0
-  start: Start | None = None
-
-  @property
-  def name(self) -> tuple[str, int, int]:
-    """What its sampling keys are made of."""
-    return self.task.name, self.sample, self.attempt
-
-
-OnState = Callable[[Entry, Start], None]
-
-
-@dataclasses.dataclass(frozen=True)
-class Draws:
-  """What sampling keys are made of, and how tokens are drawn.
-
-  Attributes:
-    seed: of the run.
-    purpose: 'train', 'eval', ... : never share samples.
-    iteration: of the run.
-    temperature: 0 = greedy.
-  """
-
-  seed: int
-  purpose: str
-  iteration: int
-  temperature: float = 1.0
 
 
 class Interrupted(Exception):
@@ -92,7 +43,11 @@ class Collector:
     episode_deadline_s: of an episode from its opening on, 0 = none. Looked at
       between turns and while an environment works.
     breaker: says how many failures are too many.
+    order: who gets a slot next, a name in `queues.ORDERS`.
     should_stop: asked between pieces of work; True raises `Interrupted`.
+
+  Attributes:
+    busy: of the devices, while the sampler computes.
   """
 
   def __init__(
@@ -106,17 +61,27 @@ class Collector:
     deadline_s: float = 60.0,
     episode_deadline_s: float = 0.0,
     breaker: Breaker = Breaker(),  # noqa: B008 (frozen)
+    order: str = 'given',
     should_stop: Callable[[], bool] = lambda: False,
   ):
     self.engine = engine
     self._make_env = make_env
     self._language = language
     self._limits = limits
-    self._pool = pool_lib.Pool(workers, deadline_s)
+    self._make_pool = functools.partial(pool_lib.Pool, workers, deadline_s)
+    self._pool = self._make_pool()
     self._episode_deadline_s = episode_deadline_s or math.inf
-    self._breaker = breaker
+    self._breaker, self._order = breaker, order
     self._should_stop = should_stop
     self._tickets = itertools.count()
+    self.busy = Busy()
+
+  def twin(self) -> 'Collector':
+    """Returns one with the same engine, and environment threads of its own."""
+    other = copy.copy(self)
+    other._pool = self._make_pool()
+    other._tickets = itertools.count()
+    return other
 
   def close(self) -> None:
     """Ends the environment threads."""
@@ -154,94 +119,179 @@ class Collector:
         f'{names[twice[0]]} times and would be sampled alike each time: give '
         'each a sample or an attempt of its own'
       )
-    run = _Run(self, entries, draws, on_finish, on_state)
+    failed: list[types.Trajectory] = []
+
+    def ended(player):
+      if on_finish is not None:
+        on_finish(player.done)
+      if not player.done.stop_reason.trainable:
+        failed.append(player.done)
+        self._breaker.check(failed, len(entries))
+
+    play = Play(self, ended, on_state)
+    players = play.add(entries, draws)
     try:
-      while not run.finished:
+      while play.num_open:
         if self._should_stop():
           raise Interrupted
-        run.advance()
+        play.advance()
     except BaseException:
-      run.abandon()
+      play.abandon()
       self.engine.reset()
       raise
-    return run.trajectories()
+    return [player.done for player in players]
 
 
-class _Run:
-  """State of one `collect`: who waits, who plays, in which slot."""
+class Play:
+  """Who waits, who plays, in which slot.
 
-  def __init__(self, collector, entries, draws, on_finish, on_state):
+  A player has a slot while it plays; `vacate` takes all slots back between two
+  calls of the sampler, and players go on in others as soon as there are some.
+
+  Args:
+    collector: of whose engine and environments it is.
+    on_finish: called with each player as it ends.
+    on_state: as of `Collector.collect`.
+
+  Attributes:
+    num_open: players that have not ended.
+    num_restarted: players whose past could not be played again.
+  """
+
+  def __init__(
+    self,
+    collector: Collector,
+    on_finish: Callable[['Player'], None],
+    on_state: OnState | None = None,
+  ):
+    self.num_open = self.num_restarted = 0
     self._engine = collector.engine
     self._pool = collector._pool
     self._tickets = collector._tickets
     self._make_env = collector._make_env
+    self._language = collector._language
     self._limits = collector._limits
     self._deadline_s = collector._episode_deadline_s
-    self._breaker = collector._breaker
-    self._draws = draws
+    self._busy = collector.busy
     self._on_finish, self._on_state = on_finish, on_state
-    self._entries = entries
-    self._episodes = [
-      e.start.episode.fork(e.sample)
-      if e.start is not None
-      else Episode(e.task, e.sample, collector._language, collector._limits)
-      for e in entries
-    ]
-    self._envs = [None] * len(entries)
-    self._slots = [None] * len(entries)
-    self._player = {}  # slot -> episode index
-    self._waiting = list(range(len(entries)))[::-1]
-    self._pending = {}  # ticket -> (episode index, action)
-    self._began = [0.0] * len(entries)
-    self._done = [None] * len(entries)
-    self._failed = []
-    self._num_done = 0
+    self._waiting = queues.ORDERS[collector._order]()  # without a slot
+    self._seated = {}  # slot -> player
+    self._pending = {}  # ticket -> (player, action)
 
-  @property
-  def finished(self) -> bool:
-    return self._num_done == len(self._episodes)
+  def add(self, entries: Sequence[Entry], draws: Draws) -> list['Player']:
+    """Lets more entries wait for a slot, behind those that wait."""
+    players = [Player(entry, draws, self._episode(entry)) for entry in entries]
+    for player in players:
+      self._waiting.append(player)
+    self.num_open += len(players)
+    return players
 
-  def trajectories(self) -> list[types.Trajectory]:
-    return list(self._done)
+  def advance(self, patience_s: float | None = None) -> None:
+    """Starts what can start, does device work, moves environments on.
 
-  def advance(self) -> None:
-    """Starts what can start, does device work, moves environments on."""
+    Args:
+      patience_s: waited for environments at most; None = until one answers.
+    """
     while self._waiting:
       slot = self._engine.acquire()
       if slot is None:
         break
-      i = self._waiting.pop()
-      self._slots[i], self._player[slot] = slot, i
-      self._began[i] = time.monotonic()
-      self._submit(i, None, self._opening(i))
-    self._take(block=not self._engine.busy)
-    for completion in self._engine.pump(expecting=bool(self._pending)):
-      i = self._player[completion.slot]
-      episode = self._episodes[i]
-      episode.complete(
-        completion.tokens,
-        completion.logprobs,
-        completion.version,
-        completion.routes,
-      )
-      action = episode.parse(completion.stopped)
-      if action is None:
-        self._finish(i)
-      else:
-        self._submit(i, action, self._stepping(i, action))
+      self._seat(self._waiting.pop(), slot)
+    self._take(block=not self._engine.busy, patience_s=patience_s)
+    with self._busy if self._engine.busy else contextlib.nullcontext():
+      completions = self._engine.pump(expecting=bool(self._pending))
+    for completion in completions:
+      self._hear(completion)
     self._take(block=False)
+
+  def vacate(self) -> None:
+    """Gives back all slots; what was drawn of turns is kept and gone on from.
+
+    Those that had a slot are the first to get one again.
+    """
+    for completion in self._engine.withdraw():
+      if completion.whole:
+        self._hear(completion)
+        continue
+      self._seated[completion.slot].episode.note_part(
+        completion.tokens, completion.logprobs, completion.version
+      )
+    away = {id(player) for player, _ in self._pending.values()}
+    for slot, player in list(self._seated.items())[::-1]:
+      player.slot = None
+      self._engine.release(slot)
+      if id(player) not in away:
+        self._waiting.put_back(player)
+    self._seated.clear()
+
+  def prolong(self, seconds: float) -> None:
+    """Gives all episodes more time, such as nobody played."""
+    for player in {id(p): p for p in self._players()}.values():
+      player.began += seconds
+
+  def drop(self, players: Sequence[Player]) -> None:
+    """Ends players that nobody waits for; takes all slots back."""
+    self.vacate()
+    away = {id(player) for player, _ in self._pending.values()}
+    for player in players:
+      if player.done is not None:
+        continue
+      player.is_dropped = True
+      self.num_open -= 1
+      if id(player) not in away:
+        self._waiting.remove(player)
+        if player.env is not None:
+          _close(player.env)
 
   def abandon(self) -> None:
     """Drops what runs; results that still come find no ticket here."""
-    waited_for = {i for i, _ in self._pending.values()}
-    for i, env in enumerate(self._envs):
+    away = {id(player) for player, _ in self._pending.values()}
+    for player in self._players():
       # A thread may be inside the others: they are left to it.
-      if env is not None and self._done[i] is None and i not in waited_for:
-        _close(env)
+      if player.env is not None and id(player) not in away:
+        _close(player.env)
+    self._pending.clear()
 
-  def _opening(self, i):
-    make_env, episode = self._make_env, self._episodes[i]
-    start, keep = self._entries[i].start, self._on_state is not None
+  def _players(self):
+    """All that have not ended, some of them twice."""
+    away = [player for player, _ in self._pending.values()]
+    return [*self._waiting, *self._seated.values(), *away]
+
+  def _episode(self, entry):
+    if entry.start is not None:
+      return entry.start.episode.fork(entry.sample)
+    return Episode(entry.task, entry.sample, self._language, self._limits)
+
+  def _seat(self, player, slot):
+    self._seated[slot] = player
+    player.slot, player.is_read = slot, False
+    if player.env is None:
+      player.began = time.monotonic()
+      self._submit(player, None, self._opening(player))
+    else:
+      self._request(player, ())
+
+  def _hear(self, completion):
+    player = self._seated[completion.slot]
+    player.episode.complete(
+      completion.tokens,
+      completion.logprobs,
+      completion.version,
+      completion.routes,
+    )
+    self._act(player, completion.stopped)
+
+  def _act(self, player, stopped):
+    """Lets the environment answer the turn that has ended."""
+    action = player.episode.parse(stopped)
+    if action is None:
+      self._finish(player)
+    else:
+      self._submit(player, action, self._stepping(player, action))
+
+  def _opening(self, player):
+    make_env, episode = self._make_env, player.episode
+    start, keep = player.entry.start, self._on_state is not None
 
     def work():
       env = make_env()
@@ -255,8 +305,8 @@ class _Run:
 
     return work
 
-  def _stepping(self, i, action):
-    env, keep = self._envs[i], self._on_state is not None
+  def _stepping(self, player, action):
+    env, keep = player.env, self._on_state is not None
 
     def work():
       result = episode_lib.checked_result(env.step(action))
@@ -266,61 +316,92 @@ class _Run:
 
     return work
 
-  def _submit(self, i, action, work):
-    left = self._left(i)
+  def _submit(self, player, action, work):
+    left = self._left(player)
     if left <= 0:
-      self._overdue(i)
-      self._finish(i)
+      self._overdue(player)
+      self._finish(player)
       return
     ticket = next(self._tickets)
-    self._pending[ticket] = (i, action)
+    self._pending[ticket] = (player, action)
     self._pool.submit(ticket, work, within_s=left)
 
-  def _left(self, i):
+  def _left(self, player):
     """Seconds that an episode still has."""
-    return self._began[i] + self._deadline_s - time.monotonic()
+    return player.began + self._deadline_s - time.monotonic()
 
-  def _overdue(self, i):
-    self._episodes[i].fail(
+  def _overdue(self, player):
+    player.episode.fail(
       types.StopReason.ENV_TIMEOUT,
       f'not over within {self._deadline_s:g} s '
       '(config.rollout.episode_deadline_s)',
     )
 
-  def _take(self, block):
+  def _take(self, block, patience_s=None):
     if not self._pending:
       return
-    for ticket, result in self._pool.ready(block=block):
+    for ticket, result in self._pool.ready(block=block, timeout=patience_s):
       if ticket not in self._pending:
         continue  # of a collection that was interrupted
-      i, action = self._pending.pop(ticket)
-      episode = self._episodes[i]
+      player, action = self._pending.pop(ticket)
+      if player.is_dropped:
+        _close_late(player, action, result)
+        continue
+      episode = player.episode
       if isinstance(result, pool_lib.Failure):
         episode.fail(result.stop_reason, result.message)
         if result.stop_reason is types.StopReason.ENV_TIMEOUT:
-          self._envs[i] = None  # a thread may still be inside: not closed
-          if self._left(i) <= 0:
-            self._overdue(i)
+          player.env = None  # a thread may still be inside: not closed
+          if self._left(player) <= 0:
+            self._overdue(player)
         new, snapshot = (), None
       elif action is None:
-        self._envs[i], first, snapshot = result
+        player.env, first, snapshot = result
         new = episode.tokens if first is None else episode.begin(*first)
       else:
         *answer, snapshot = result
         new = episode.answer(action, *answer)
-      if episode.stop_reason is not None:
-        self._finish(i)
-        continue
-      if self._on_state is not None:
-        start = Start(snapshot, episode.fork(episode.sample))
-        self._on_state(self._entries[i], start)
-      self._request(i, new)
+      self._go_on(player, new, snapshot)
 
-  def _request(self, i, new):
-    episode, draws = self._episodes[i], self._draws
-    self._engine.rewind(self._slots[i], episode.kept)
+  def _go_on(self, player, new, snapshot):
+    """Asks for the next turn, or takes up what was drawn of it before."""
+    episode, reason = player.episode, player.episode.stop_reason
+    if player.past and (reason is None or reason.trainable):
+      turn, over = player.past.popleft(), bool(player.past)
+      if turn.tokens and (reason is not None or not episode.take_up(turn)):
+        self._restart(player)
+        return
+      if over:
+        episode.complete((), (), -1)
+        self._act(player, turn.stopped)
+        return
+    if reason is not None:
+      self._finish(player)
+      return
+    if self._on_state is not None:
+      start = Start(snapshot, episode.fork(episode.sample))
+      self._on_state(player.entry, start)
+    self._request(player, new)
+
+  def _restart(self, player):
+    """Begins anew: the world is not as it was."""
+    self.num_restarted += 1
+    _close(player.env)
+    player.env, player.episode = None, self._episode(player.entry)
+    player.past.clear()
+    self._submit(player, None, self._opening(player))
+
+  def _request(self, player, new):
+    episode, draws = player.episode, player.draws
+    if player.slot is None:
+      self._waiting.put_back(player)
+      return
+    if not player.is_read:
+      new = episode.tokens
+    self._engine.rewind(player.slot, episode.kept if player.is_read else 0)
+    player.is_read = True
     self._engine.request(
-      self._slots[i],
+      player.slot,
       new,
       words=rng.sampling_words(
         draws.seed,
@@ -328,26 +409,31 @@ class _Run:
         draws.iteration,
         episode.task.name,
         episode.sample,
-        self._entries[i].attempt,
+        player.entry.attempt,
         episode.num_turns,
       ),
       temperature=draws.temperature,
-      budget=self._limits.max_turn_tokens,
+      budget=self._limits.max_turn_tokens - len(episode.part.tokens),
     )
 
-  def _finish(self, i):
-    self._done[i] = self._episodes[i].trajectory()
-    self._num_done += 1
-    slot = self._slots[i]
-    del self._player[slot]
-    self._engine.release(slot)
-    if self._envs[i] is not None:
-      _close(self._envs[i])
-    if self._on_finish is not None:
-      self._on_finish(self._done[i])
-    if not self._done[i].stop_reason.trainable:
-      self._failed.append(self._done[i])
-      self._breaker.check(self._failed, len(self._episodes))
+  def _finish(self, player):
+    player.done = player.episode.trajectory()
+    self._waiting.learn(player)
+    self.num_open -= 1
+    if player.slot is not None:
+      del self._seated[player.slot]
+      self._engine.release(player.slot)
+    if player.env is not None:
+      _close(player.env)
+    self._on_finish(player)
+
+
+def _close_late(player, action, result):
+  """Closes the environment of a dropped player, no thread being inside."""
+  if not isinstance(result, pool_lib.Failure):
+    _close(player.env if action is not None else result[0])
+  elif result.stop_reason is not types.StopReason.ENV_TIMEOUT and player.env:
+    _close(player.env)
 
 
 def _close(env):

@@ -103,7 +103,7 @@ def run(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(assembly, 'tasks', panel)
     patch.setattr(collate, 'token_rows', rows)
-    one, _ = load(ROOT / 'tests' / 'train_test.py').trainer(
+    one, _ = load(ROOT / 'tests' / 'trainer_fakes.py').trainer(
       workdir,
       reason=reason,
       audit_reward='invalid',

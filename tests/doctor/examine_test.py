@@ -49,7 +49,7 @@ def test_the_config_says_how_much(ratio, failed):
   doctor._first = False  # numbers only
   row = {'policy/first_ratio_deviation': 2e-4, 'sampler/logprob_gap': 1e-6}
   evidence = examine.Evidence(
-    iteration=3, trajectories=(), turns=None, updates=(), row=row, version=3,
+    iteration=3, trajectories=(), turns=None, updates=(), row=row, versions={3},
     credit=None, estimator=None, heard=None,
   )  # fmt: skip
   assert doctor.examine(evidence)['doctor/failed'] == failed

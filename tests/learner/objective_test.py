@@ -88,6 +88,7 @@ def test_metrics_by_hand(weights):
     'ratio': ratio.sum(),
     'ratio_square': (ratio**2).sum(),
     'gap': np.abs(gap).sum(),
+    'own_tokens': batch.mask.sum(),
     'clipped': ((ratio < 0.9) | (ratio > 1.3)).sum(),
     'entropy': entropy[batch.mask].sum(),
     'tokens': batch.mask.sum(),

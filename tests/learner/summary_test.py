@@ -19,6 +19,7 @@ def measured(**changes):
     ratio_square=12.1,
     clipped=1.0,
     gap=0.01,
+    own_tokens=10.0,
     weight=1.0,
   )
   return Metrics({**sums, **changes}, {'gap': 0.002, 'ratio': 0.003})

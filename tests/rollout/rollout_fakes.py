@@ -162,6 +162,7 @@ class FakeEngine:
     self.num_slots, self.version = num_slots, 5
     self.contexts = {}  # slot -> tokens that its cache holds
     self.requests = []
+    self.num_drawn = 0  # tokens
     self._draw = draw
     self._free = list(range(num_slots))
     self._queue = []
@@ -194,19 +195,44 @@ class FakeEngine:
     assert len(tokens) and slot not in self._free
     self.contexts[slot] += tokens
     self.requests.append((tuple(words.tolist()), temperature, budget))
-    self._queue.append((slot, words))
+    had = limits().max_turn_tokens - budget
+    self._queue.append((slot, words, had))
 
   def pump(self, *, expecting=False):
     if not self._queue:
       return []
     at = self._order.randrange(len(self._queue))
-    slot, words = self._queue.pop(at)
+    slot, words, had = self._queue.pop(at)
     tokens, stopped = self._draw(words, list(self.contexts[slot]))
-    self.contexts[slot] += tokens[:-1]  # the last is not in the cache yet
+    self.contexts[slot] += tokens[had:-1]  # the last is not in the cache yet
+    return [self._told(slot, tokens[had:], stopped)]
+
+  def publish(self, params, version):
+    assert not self.busy
+    taken = self.contexts.keys() - set(self._free)
+    assert not any(self.contexts[slot] for slot in taken)
+    self.version = version
+    return True
+
+  def withdraw(self):
+    out = []
+    for slot, words, had in self._queue:
+      tokens, _ = self._draw(words, list(self.contexts[slot]))
+      drawn = tokens[had : self._order.randrange(had, len(tokens))]
+      if drawn:
+        told = self._told(slot, drawn, False)
+        out.append(dataclasses.replace(told, whole=False))
+    self._queue.clear()
+    for slot in self.contexts:
+      self.contexts[slot] = []
+    return out
+
+  def _told(self, slot, tokens, stopped):
+    self.num_drawn += len(tokens)
     logprobs = tuple(-1 / (1 + token) for token in tokens)
-    return [
-      engine.Completion(slot, tuple(tokens), logprobs, stopped, self.version)
-    ]
+    return engine.Completion(
+      slot, tuple(tokens), logprobs, stopped, self.version
+    )
 
   def reset(self):
     self._free = list(range(self.num_slots))

@@ -13,7 +13,8 @@ from agentrl_jax import losses, sharding, types
 from agentrl_jax.learner import objective
 from agentrl_jax.models import transformer
 from agentrl_jax.models.config import PRESETS, ModelConfig
-from agentrl_jax.rollout import collate, episode, loop, store
+from agentrl_jax.rollout import collate, loop, store
+from agentrl_jax.rollout import stream as stream_lib
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import memory as memory_lib
 
@@ -166,9 +167,9 @@ def noted(*experts):
 
 
 def test_a_stream_keeps_routes_in_line_with_its_tokens():
-  stream = episode.Stream()
+  stream = stream_lib.Stream()
   stream.append((5, 6), sampled=False)
-  stream.append((7, 8), True, (-1.0, -1.0), 0)
+  stream.append((7, 8), True, (-1.0, -1.0), (0, 0))
   stream.note_routes(noted(1, 2, 3))  # 8 was never read
   assert array(stream.context()).ravel().tolist() == [1, 2, 3, -1]
   forked = stream.copy()

@@ -1,0 +1,29 @@
+"""Time in which somebody is inside counts once, however many are."""
+
+import pytest
+
+from agentrl_jax.rollout import busy
+
+
+@pytest.fixture
+def clock(monkeypatch):
+  now = [0.0]
+  monkeypatch.setattr(busy.time, 'monotonic', lambda: now[0])
+  return now
+
+
+def test_the_union_is_counted_and_asking_starts_anew(clock):
+  one = busy.Busy()
+  clock[0] = 1.0
+  one.__enter__()
+  clock[0] = 2.0
+  one.__enter__()  # another thread
+  clock[0] = 4.0
+  one.__exit__()
+  clock[0] = 5.0
+  assert one.take() == 4.0  # 1 to 5, and somebody still inside
+  clock[0] = 7.0
+  one.__exit__()
+  clock[0] = 9.0
+  assert one.take() == 2.0  # 5 to 7
+  assert one.take() == 0.0
