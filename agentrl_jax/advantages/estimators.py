@@ -4,7 +4,9 @@ The mathematics lives in the other files; these lines only say which fields of
 the batch an estimator looks at, so that configs can name it. Penalties for
 invalid actions reach every trajectory-level estimator in the same way as GiGPO:
 subtracted at the turn itself, and not at all where the task's outcomes are
-equal, or else the penalty alone would be the signal.
+equal, or else the penalty alone would be the signal. Estimators that compare
+no outcomes within a task (REINFORCE, ReMax, ReBN, PPO, VinePPO) subtract it
+always.
 """
 
 import chex
