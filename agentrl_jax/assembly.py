@@ -79,6 +79,8 @@ def faults(config: ml_collections.ConfigDict) -> list[str]:
       data.Conversations(config.sft.data)
   except ValueError as e:
     out.append(f'config.sft.data: {e}')
+  if config.rejection.every and config.distributed.coordinator:
+    out.append('config.rejection.every: several hosts cannot; set it to 0')
   if config.env.isolation == 'ray' and not remote.has_ray():
     out.append("config.env.isolation='ray': ray is not installed (extra `ray`)")
   try:

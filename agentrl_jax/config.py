@@ -149,6 +149,13 @@ def _policy_fields():
       observation_weight=0.1,  # loss weight of tokens not by the agent
       optimizer=_optimizer('adamw', 3e-3, 20, 'cosine'),
     ),
+    rejection=dict(
+      every=0,  # iterations after which the policy imitates its best; 0 = never
+      above=0.0,  # an episode is imitated whose outcome is higher
+      per_task=2,  # episodes of a task, >= 1
+      updates=4,  # of a fine-tuning, in batches of sft.rows
+      optimizer=_optimizer('adamw', 3e-4, 0, 'constant'),
+    ),
     rollout=_rollout_fields(),
     sampler=dict(
       slots=64,  # contexts decoded side by side

@@ -230,8 +230,8 @@ def _train(
       if update != saved.latest:
         saved.save(update, state, {})
       raise loop.Interrupted
-    rows = collate.microbatches(_batch(batches[update]), config.train.rows)
-    rows = [jax.tree.map(lambda x: x[own], batch) for batch in rows]
+    rows = collate.microbatches(batch(batches[update]), config.train.rows)
+    rows = [jax.tree.map(lambda x: x[own], part) for part in rows]
     state, measured, info = learner.update(state, rows)
     done = update + 1
     if done % 10 == 0 or done == c.steps:
@@ -263,7 +263,7 @@ def _row(measured, info) -> dict[str, float]:
   return row
 
 
-def _batch(arrays: dict[str, np.ndarray]) -> TokenBatch:
+def batch(arrays: dict[str, np.ndarray]) -> TokenBatch:
   """Makes a batch whose weights sum to one over all tokens that count."""
   empty = collate.empty_rows(*arrays['tokens'].shape)
   total = max(float(arrays['weights'].sum()), 1e-9)

@@ -50,11 +50,11 @@ _CHOICES = {
   ),
   **{
     f'{part}.optimizer.name': ('adam', 'adamw', 'muon', 'sgd')
-    for part in ('sft', 'train')
+    for part in ('sft', 'rejection', 'train')
   },
   **{
     f'{part}.optimizer.schedule': ('constant', 'cosine', 'linear')
-    for part in ('sft', 'train')
+    for part in ('sft', 'rejection', 'train')
   },
 }
 
@@ -92,6 +92,9 @@ _AT_LEAST = {
   'sft.rows': 1,
   'sft.demonstrations': 1,
   'sft.observation_weight': 0,
+  'rejection.every': 0,
+  'rejection.per_task': 1,
+  'rejection.updates': 1,
   'rollout.tasks': 1,
   'rollout.group_size': 1,
   'rollout.max_turns': 1,
@@ -172,10 +175,11 @@ _POSITIVE = {
   'model.rope_theta': math.inf,
   'model.norm_epsilon': 1.0,
   'model.embedding_std': math.inf,
-  'sft.optimizer.learning_rate': math.inf,
-  'train.optimizer.learning_rate': math.inf,
-  'sft.optimizer.clip_norm': math.inf,
-  'train.optimizer.clip_norm': math.inf,
+  **{
+    f'{part}.optimizer.{name}': math.inf
+    for part in ('sft', 'rejection', 'train')
+    for name in ('learning_rate', 'clip_norm')
+  },
 }
 
 

@@ -239,7 +239,14 @@ def runtime_cache(config, root: pathlib.Path) -> None:
 
 def run(config, workdir: pathlib.Path, display, stop) -> None:
   """Does the work: tokenizer, policy, fine-tuning, RL, report."""
-  from agentrl_jax import assembly, distributed, finetune, train, weights
+  from agentrl_jax import (
+    assembly,
+    distributed,
+    finetune,
+    rejection,
+    train,
+    weights,
+  )
   from agentrl_jax.models import fused
 
   display.stage('preparing tasks, demonstrations and tokenizer')
@@ -279,7 +286,8 @@ def run(config, workdir: pathlib.Path, display, stop) -> None:
         display=display,
         stop=stop,
       )
-    train.Trainer(parts, str(workdir), params, START).run()
+    trainer = rejection.Trainer if config.rejection.every else train.Trainer
+    trainer(parts, str(workdir), params, START).run()
   finally:
     collector.close()
   if not distributed.is_first():

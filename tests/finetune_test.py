@@ -281,7 +281,7 @@ def test_weights_of_a_batch_add_up_to_one(parts):
     row_length=256,
     observation_weight=0.1,
   )
-  batch = finetune._batch({name: value[:4] for name, value in rows.items()})
+  batch = finetune.batch({name: value[:4] for name, value in rows.items()})
   assert batch.weights.sum() == pytest.approx(1.0, abs=1e-5)
   assert batch.weights.dtype == np.float32
   own, others = batch.weights[batch.mask], batch.weights[~batch.mask]

@@ -56,6 +56,7 @@ FLOORS = {
   'finetune': 6,
   'serve': 6,
   'train': 6,
+  'rejection': 6.5,  # training and fine-tuning in turns
 }
 
 # What a part may not import beside the rule on floors.
