@@ -245,6 +245,7 @@ def test_a_run_that_learns_what_is_wrong_stops_unsaved(
   assert one._saved == 0
 
 
+@pytest.mark.slow
 def test_stale_weights_in_bfloat16(trainer, tmp_path, monkeypatch):
   """Rounding passes where float32 would not; one update's distance does not."""
   del trainer  # its tasks are patched in
