@@ -104,11 +104,7 @@ class Trainer:
       c.train.param_dtype,
     )
     self._scorer = estimate_lib.Estimator(
-      parts.model,
-      parts.mesh,
-      c.rollout.temperature,
-      chunk,
-      c.train.param_dtype,
+      parts.model, parts.mesh, c.rollout.temperature, chunk, c.train.param_dtype
     )
     needs_reference = c.loss.kl_coef or self._assign.needs_reference
     params = adapters.attach(c, model, params, parts.mesh)
@@ -131,15 +127,7 @@ class Trainer:
       c, parts.language, parts.model.dtype, parts.display.warn
     )
     self._source = sources.make(
-      c,
-      parts.collector,
-      workdir,
-      tasks=self.tasks,
-      take=self._order.take,
-      score=self.score,
-      states=self._states,
-      display=parts.display,
-      should_stop=parts.stop,
+      parts, workdir, self.tasks, self._order.take, self.score, self._states
     )
     self._auditor = assembly.auditor(c)
     self._watch = watch.Watch(c.watch, parts.display.warn)
@@ -184,12 +172,7 @@ class Trainer:
     row = {'sampler/published_equal': float(equal)}
     published = self.parts.collector.engine.reset_counters()
     clock.lap('publish')
-    if not self._told:  # once a process: later ones cost the same
-      self._told = True
-      self.parts.display.note(
-        f'weights handed to the sampler: {published.published_bytes / 1e6:.1f} '
-        f'MB in {clock.laps["publish"]:.3f} s, from device to device'
-      )
+    self._tell(published.published_bytes, clock.laps['publish'])
     with self._source.listening(self.doctor, iteration) as heard:
       groups, played, place = self.collect(iteration)
     extra = distributed.together(
@@ -238,6 +221,15 @@ class Trainer:
     return row | distributed.together(
       functools.partial(self._conclude, played, evidence)
     )
+
+  def _tell(self, size: int, seconds: float) -> None:
+    """Says what a hand-over costs, once a process: later ones cost the same."""
+    if not self._told:
+      self._told = True
+      self.parts.display.note(
+        f'weights handed to the sampler: {size / 1e6:.1f} MB in {seconds:.3f} '
+        's, from device to device'
+      )
 
   def _conclude(self, played, evidence) -> dict[str, float]:
     """Says whether this host can go on from an iteration."""

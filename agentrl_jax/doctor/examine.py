@@ -192,10 +192,17 @@ def _sums(config, updates, evidence, dtype) -> list[Finding]:
   if not evidence.whole:
     why = 'other hosts hold rows of the update'
     return [findings.skipped(check, why) for check in ('weights', 'loss')]
+  weights = batches.weights(
+    updates, config.loss.weighting, config.loss.weighting_constant
+  )
+  sampled = updates[0]['versions'][updates[0]['mask']] if updates else ()
+  allowed = set(evidence.versions)
+  older = allowed - {max(allowed, default=-1)}
+  if older & set(np.unique(sampled).tolist()):
+    why = 'tokens of older versions, whose ratio is not 1'
+    return [weights, findings.skipped('loss', why)]
   return [
-    batches.weights(
-      updates, config.loss.weighting, config.loss.weighting_constant
-    ),
+    weights,
     batches.loss(
       updates[0] if updates else None,
       config.loss.name,

@@ -114,23 +114,24 @@ class Now:
 
 
 def make(
-  config: ml_collections.ConfigDict,
-  collector: loop.Collector,
+  parts: Any,
   workdir: str,
-  *,
   tasks: Sequence[types.Task],
   take: gathering.Take,
   score: Score,
   states: counterfactual.States,
-  display: Any,
-  should_stop: Callable[[], bool],
 ) -> Now | ahead.Ahead:
-  """Returns the source of `config.rollout.max_staleness`."""
-  if config.rollout.max_staleness:
+  """Returns the source of `config.rollout.max_staleness`.
+
+  Args:
+    parts: config, collector, display and stop of the run.
+    workdir: run directory.
+    tasks, take, score, states: as of `Now`.
+  """
+  c, given = parts.config, (tasks, take, score)
+  if c.rollout.max_staleness:
     return ahead.Ahead(
-      config, collector, workdir, tasks, take, score, display, should_stop
+      c, parts.collector, workdir, *given, parts.display, parts.stop
     )
-  keeps = config.advantage.estimator == 'vineppo'
-  return Now(
-    config, collector, tasks, take, score, states if keeps else None, display
-  )
+  kept = states if c.advantage.estimator == 'vineppo' else None
+  return Now(c, parts.collector, *given, kept, parts.display)
