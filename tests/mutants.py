@@ -377,7 +377,7 @@ TABLE = {
       ('(len(item[1].free), -item[0])', '-item[0]'),
       ('slot=first + c.slot', 'slot=c.slot'),
       ('return int(before) == int(after)', 'return True'),
-      ('if any(len(lane.free) != self._width', 'if all(len(lane.free) < 0'),
+      ('if not all(lane.is_empty', 'if all(lane is None'),
     ],
   ),
   'sampler/decode.py': (
