@@ -1,7 +1,7 @@
 """How fast are the programs that a run is made of, by core and by the clock?
 
   tools/run tools/bench.py sample multiturn train logprobs [--cores=0]
-    [--repeats=5] [--rows=4] [--lanes=2]
+    [--repeats=5] [--rows=4] [--lanes=1] [--cache=DIR]
 
 Prints one JSON object a line; `tools/record.py FILE --name=bench` keeps them.
 Every workload runs the product's own engine, learner and scorer on a random
@@ -12,15 +12,23 @@ policy of 4.98 M parameters (4 layers, d 256, vocabulary 4,096, tied, float32):
              first prompt of 128; conversations keep their keys and values
   train      a GRPO update with a KL term on 32 sequences of 256 tokens
   logprobs   log-probs of 32 sequences of 256 tokens
+  grpo       a whole GRPO step: 4 prompts x 8 samples (as `sample`), log-probs
+             of the reference, an update (as `train`), weights to the sampler
+  agentic    3 such steps of 4 x 8 episodes of at most 4 turns, in a process
+             that has compiled nothing: a turn ends on any of 128 tokens (32 on
+             average), an observation has 32, a response at most 256; once, all
+             compiles included; --cache keeps them for a second process
 
 `tok_per_cpu_s` counts the CPU seconds of this process alone, so that it says
 what one quiet core gives when the machine is not quiet (use --cores=0);
 `tok_s_best` is the fastest repetition by the clock. `gemm_share` is the share
 of the rate of a train-shaped matrix product, measured in the same process.
-`compiles` counts programs built after the first repetition: it must be 0.
+`compiles` counts programs built after the first repetition: it must be 0; all
+of them for `agentic`. By default the sampler has a lane a core.
 """
 
 import argparse
+import contextlib
 import functools
 import json
 import os
@@ -28,12 +36,14 @@ import resource
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from agentrl_jax import runtime
 
 BATCH, PROMPT, NEW, LENGTH = 32, 128, 128, 256
 TURNS, TURN_NEW, TURN_OBSERVED = 4, 32, 32
+GROUP = 8  # samples of a prompt
+STEPS, EPISODE_PROMPT, ENDS = 3, 64, 128  # of `agentic`; tokens that end a turn
 VOCAB, RESERVED = 4096, 4  # ids below are never in a prompt
 PRESET = '5m'
 GEMM = 8192, 256, 1024  # a train-shaped matrix product
@@ -44,19 +54,75 @@ def main(arguments: list[str] | None = None) -> int:
   parser = argparse.ArgumentParser(
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
-  parser.add_argument('workloads', nargs='+', choices=sorted(WORKLOADS))
+  parser.add_argument(
+    'workloads', nargs='+', choices=sorted({**WORKLOADS, **RUNS})
+  )
   parser.add_argument('--cores', default='', help='pin to these, e.g. 0,1')
   parser.add_argument('--repeats', type=int, default=5)
   parser.add_argument('--rows', type=int, default=4, help='of a microbatch')
-  parser.add_argument('--lanes', type=int, default=2, help='of the sampler')
+  parser.add_argument('--lanes', type=int, default=0, help='of the sampler')
+  parser.add_argument('--cache', default='', help='directory of programs')
   options = parser.parse_args(arguments)
   if options.cores:  # before jax counts them
     os.sched_setaffinity(0, {int(core) for core in options.cores.split(',')})
+  cores = min(runtime.num_cores(), 8)
+  options.lanes = options.lanes or 1 << cores.bit_length() - 1  # 1, 2, 4 or 8
   runtime.tune_allocator()
+  if options.cache:
+    import jax
+
+    jax.config.update('jax_compilation_cache_dir', options.cache)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   for name in options.workloads:
-    tokens, flops, work = WORKLOADS[name](options)
-    print(json.dumps(measure(name, tokens, flops, work, options)), flush=True)
+    if name in RUNS:
+      line = once(name, RUNS[name], options)
+    else:
+      tokens, flops, work = WORKLOADS[name](options)
+      line = measure(name, tokens, flops, work, options)
+    print(json.dumps(line), flush=True)
   return 0
+
+
+def once(
+  name: str, run: Callable[[argparse.Namespace], int], options
+) -> dict[str, float]:
+  """Times a run from nothing, which returns how many tokens it drew."""
+  with _compiles() as built:
+    start, cpu = time.perf_counter(), time.process_time()
+    tokens = run(options)
+    wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+  return {
+    'name': name,
+    'tok_per_cpu_s': round(tokens / cpu, 1),
+    'tok_s_best': round(tokens / wall, 1),
+    'tokens': tokens,
+    'compiles': len(built),
+    'compile_s': round(sum(built), 2),
+    'peak_rss_mb': _peak_mb(),
+    'cores': runtime.num_cores(),
+    'load': round(os.getloadavg()[0], 2),
+  }
+
+
+@contextlib.contextmanager
+def _compiles() -> Iterator[list[float]]:
+  """Gives the list of seconds of programs that are built meanwhile."""
+  import jax
+
+  built = []
+
+  def listen(event, seconds, **_):
+    if event == '/jax/core/compile/backend_compile_duration':
+      built.append(seconds)
+
+  jax.monitoring.register_event_duration_secs_listener(listen)
+  yield built
+  jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def _peak_mb() -> int:
+  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+  return round(peak / 1024 ** (2 if sys.platform == 'darwin' else 1))
 
 
 def measure(
@@ -75,27 +141,17 @@ def measure(
     work: the call.
     options: of the command line.
   """
-  import jax
-
-  built = []
-
-  def listen(event, seconds, **_):
-    if event == '/jax/core/compile/backend_compile_duration':
-      built.append(seconds)
-
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  start = time.perf_counter()
-  work()
-  cold, first = time.perf_counter() - start, len(built)
   walls, cpus = [], []
-  for _ in range(options.repeats):
-    start, cpu = time.perf_counter(), time.process_time()
+  with _compiles() as built:
+    start = time.perf_counter()
     work()
-    walls.append(time.perf_counter() - start)
-    cpus.append(time.process_time() - cpu)
-  late = len(built) - first
-  jax.monitoring.unregister_event_duration_listener(listen)
-  peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    cold, first = time.perf_counter() - start, len(built)
+    for _ in range(options.repeats):
+      start, cpu = time.perf_counter(), time.process_time()
+      work()
+      walls.append(time.perf_counter() - start)
+      cpus.append(time.process_time() - cpu)
+    late = len(built) - first
   return {
     'name': name,
     'tok_per_cpu_s': round(tokens / min(cpus), 1),
@@ -104,7 +160,7 @@ def measure(
     'gemm_share': round(flops / min(walls) / _gemm_rate(), 3),
     'compiles': late,
     'compile_s': round(cold - statistics.median(walls), 2),
-    'peak_rss_mb': round(peak / 1024 ** (2 if sys.platform == 'darwin' else 1)),
+    'peak_rss_mb': _peak_mb(),
     'cores': runtime.num_cores(),
     'load': round(os.getloadavg()[0], 2),
   }
@@ -113,12 +169,11 @@ def measure(
 def sample(options: argparse.Namespace):
   """Draws completions of fixed length."""
   engine = _engine(LENGTH, NEW, options)
-  prompts = _draw(0, BATCH, PROMPT)
   calls = [0]
 
   def work():
     calls[0] += 1
-    for i, tokens in enumerate(prompts):
+    for i, tokens in enumerate(_draw(calls[0], BATCH, PROMPT)):
       _ask(engine, engine.acquire(), tokens, (calls[0], i), NEW)
     for done in _drain(engine):
       engine.release(done.slot)
@@ -130,14 +185,13 @@ def multiturn(options: argparse.Namespace):
   """Alternates completions and observations; nothing is prefilled twice."""
   length = PROMPT + TURNS * (TURN_NEW + TURN_OBSERVED)
   engine = _engine(length, TURN_NEW, options)
-  prompts = _draw(0, BATCH, PROMPT)
-  replies = _draw(5, BATCH * TURNS, TURN_OBSERVED).reshape(BATCH, TURNS, -1)
+  replies = _draw(0, BATCH * TURNS, TURN_OBSERVED).reshape(BATCH, TURNS, -1)
   calls = [0]
 
   def work():
     calls[0] += 1
     turns, episodes = dict.fromkeys(range(BATCH), 0), {}
-    for i, tokens in enumerate(prompts):
+    for i, tokens in enumerate(_draw(calls[0], BATCH, PROMPT)):
       episodes[slot := engine.acquire()] = i
       _ask(engine, slot, tokens, (calls[0], i), TURN_NEW)
     while engine.busy:
@@ -159,16 +213,9 @@ def train(options: argparse.Namespace):
   import jax
   import numpy as np
 
-  from agentrl_jax import losses
-  from agentrl_jax.learner import objective, optimizer, step
   from agentrl_jax.rollout import collate
 
-  config, mesh, params = _policy()
-  goal = objective.PolicyObjective(losses.LOSSES['ppo_clip'], kl_coef=0.04)
-  rates = dict(learning_rate=1e-5, warmup=0, schedule='constant', b1=0.9)
-  rates |= dict(name='adamw', b2=0.999, epsilon=1e-8, weight_decay=0.0)
-  tx = optimizer.make({**rates, 'clip_norm': 1.0}, 10**6)
-  learner = step.Learner(config, goal, tx, mesh, options.rows)
+  learner, params = _learner(options)
   batches = collate.microbatches(_batch(), options.rows)
   guess = np.full((options.rows, LENGTH), -np.log(VOCAB), np.float32)
   states = [learner.create(params)]
@@ -200,12 +247,77 @@ def logprobs(options: argparse.Namespace):
   return BATCH * LENGTH, _forward_flops(BATCH * LENGTH, heads=1), work
 
 
+def grpo(options: argparse.Namespace):
+  """Does all that a step of GRPO does."""
+  engine = _engine(LENGTH, NEW, options)
+  update = _step(engine, options)
+  calls = [0]
+
+  def work():
+    calls[0] += 1
+    prompts = _draw(calls[0], BATCH // GROUP, PROMPT)
+    batch, rows = _empty_batch(LENGTH), {}
+    for i in range(BATCH):
+      rows[slot := engine.acquire()] = i
+      _put(batch, i, 0, prompts[i // GROUP])
+      _ask(engine, slot, prompts[i // GROUP].tolist(), (calls[0], i), NEW)
+    for done in _drain(engine):
+      _put(batch, rows[done.slot], PROMPT, done.tokens, done.logprobs)
+      engine.release(done.slot)
+    update(batch)
+
+  return BATCH * NEW, 5 * _forward_flops(BATCH * LENGTH), work
+
+
+def agentic(options: argparse.Namespace) -> int:
+  """Trains on episodes of several turns from nothing; returns tokens drawn."""
+  engine = _engine(LENGTH + EPISODE_PROMPT, LENGTH, options, range(4, 4 + ENDS))
+  update = _step(engine, options)
+  for number in range(STEPS):
+    update(_episodes(engine, number))
+  return engine.counters.sampled_tokens
+
+
+def _episodes(engine, number: int):
+  """Plays 4 x 8 episodes; returns them as rows."""
+  batch = _empty_batch(LENGTH + EPISODE_PROMPT)
+  prompts = _draw(100 + number, BATCH // GROUP, EPISODE_PROMPT)
+  replies = _draw(200 + number, BATCH * TURNS, TURN_OBSERVED)
+  places, turns, rows = [EPISODE_PROMPT] * BATCH, [0] * BATCH, {}
+
+  def ask(i, slot, new):
+    key = (number, BATCH * turns[i] + i)
+    _ask(engine, slot, new, key, LENGTH + EPISODE_PROMPT - places[i])
+
+  for i in range(BATCH):
+    rows[slot := engine.acquire()] = i
+    _put(batch, i, 0, prompts[i // GROUP])
+    ask(i, slot, prompts[i // GROUP].tolist())
+  while engine.busy:
+    for done in engine.pump():
+      i = rows[done.slot]
+      _put(batch, i, places[i], done.tokens, done.logprobs)
+      reply = replies[BATCH * turns[i] + i].tolist()
+      turns[i] += 1
+      places[i] += len(done.tokens)
+      room = LENGTH + EPISODE_PROMPT - places[i] - len(reply)
+      if turns[i] == TURNS or not done.stopped or room < 1:
+        engine.release(done.slot)
+        continue
+      _put(batch, i, places[i], reply)
+      places[i] += len(reply)
+      ask(i, done.slot, [done.tokens[-1], *reply])
+  return batch
+
+
 WORKLOADS = {
   'sample': sample,
   'multiturn': multiturn,
   'train': train,
   'logprobs': logprobs,
+  'grpo': grpo,
 }
+RUNS = {'agentic': agentic}
 
 
 @functools.cache
@@ -228,7 +340,81 @@ def _policy():
   return config, mesh, params
 
 
-def _engine(length: int, new: int, options: argparse.Namespace):
+def _learner(options: argparse.Namespace):
+  from agentrl_jax import losses
+  from agentrl_jax.learner import objective, optimizer, step
+
+  config, mesh, params = _policy()
+  goal = objective.PolicyObjective(losses.LOSSES['ppo_clip'], kl_coef=0.04)
+  rates = dict(learning_rate=1e-5, warmup=0, schedule='constant', b1=0.9)
+  rates |= dict(name='adamw', b2=0.999, epsilon=1e-8, weight_decay=0.0)
+  tx = optimizer.make({**rates, 'clip_norm': 1.0}, 10**6)
+  return step.Learner(config, goal, tx, mesh, options.rows), params
+
+
+def _step(engine, options: argparse.Namespace):
+  """Returns what does with rows all that GRPO does after sampling."""
+  import jax
+
+  from agentrl_jax.learner import estimate
+  from agentrl_jax.rollout import collate
+
+  config, mesh, reference = _policy()
+  learner, params = _learner(options)
+  scorer = estimate.Estimator(config, mesh, 1.0)
+  states = [learner.create(params)]
+
+  def update(batch):
+    batches = collate.microbatches(_credited(batch), options.rows)
+    scores = scorer.logprobs(reference, batches)
+    state, *rest = learner.update(
+      states.pop(), batches, [{'reference_logprobs': x} for x in scores]
+    )
+    engine.publish(state.params, int(state.updates))
+    jax.block_until_ready((state, rest))
+    states.append(state)
+
+  return update
+
+
+def _credited(batch):
+  """Rewards a row by its distinct tokens, centres and weighs."""
+  import numpy as np
+
+  from agentrl_jax import advantages
+
+  rows = zip(batch.tokens, batch.mask, strict=True)
+  rewards = [len(set(tokens[mask])) for tokens, mask in rows]
+  groups = np.arange(BATCH) // GROUP
+  earned = advantages.grpo(
+    np.array(rewards, np.float32), groups, np.ones(BATCH, bool)
+  )
+  batch.advantages[:] = np.where(batch.mask, np.asarray(earned)[:, None], 0)
+  batch.weights[:] = batch.mask / batch.mask.sum()
+  return batch
+
+
+def _put(batch, row, start, tokens, logprobs=None) -> None:
+  """Writes tokens of a row; sampled ones have log-probs."""
+  end = start + len(tokens)
+  batch.tokens[row, start:end] = tokens
+  batch.segment_ids[row, start:end] = 1
+  if logprobs is not None:
+    batch.mask[row, start:end] = True
+    batch.behavior_logprobs[row, start:end] = logprobs
+
+
+def _empty_batch(length: int):
+  import numpy as np
+
+  from agentrl_jax.rollout import collate
+
+  batch = collate.empty_rows(BATCH, length)
+  batch.positions[:] = np.arange(length)
+  return batch
+
+
+def _engine(length: int, new: int, options: argparse.Namespace, stops=(VOCAB,)):
   from agentrl_jax.sampler import engine as engine_lib
 
   config, mesh, params = _policy()
@@ -242,7 +428,7 @@ def _engine(length: int, new: int, options: argparse.Namespace):
     extend_rows=BATCH // options.lanes,
     extend_chunk=TURN_OBSERVED + 1,
     decode_chunk=new,
-    stop_ids=(VOCAB,),  # never drawn: every turn has its full length
+    stop_ids=tuple(stops),  # by default never drawn: turns have full length
   )
   engine.publish(params, 0)
   return engine
@@ -273,12 +459,9 @@ def _batch():
   """Returns 32 rows, each a prompt and a completion that is trained."""
   import numpy as np
 
-  from agentrl_jax.rollout import collate
-
   draws = np.random.default_rng(1)
-  batch = collate.empty_rows(BATCH, LENGTH)
+  batch = _empty_batch(LENGTH)
   batch.tokens[:] = _draw(1, BATCH, LENGTH)
-  batch.positions[:] = np.arange(LENGTH)
   batch.segment_ids[:] = 1
   batch.mask[:, PROMPT:] = True
   batch.weights[:, PROMPT:] = 1 / (BATCH * NEW)

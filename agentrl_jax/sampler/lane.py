@@ -80,17 +80,17 @@ class Program:
   """A jitted function that threads never compile twice."""
 
   def __init__(self, function: Callable):
+    self.compiled = False
     self._function = function
     self._compiling = threading.Lock()
-    self._compiled = False
 
   def __call__(self, *arguments: Any) -> Any:
     """Calls it; the first call holds the others back."""
-    if self._compiled:
+    if self.compiled:
       return self._function(*arguments)
     with self._compiling:
       result = self._function(*arguments)
-      self._compiled = True
+      self.compiled = True
     return result
 
 
@@ -185,7 +185,7 @@ class Lane:
     batch = limits = None
     if self.queue and (self._demand >= rows or not self._in_turn.any()):
       batch = self._extension(counters)
-    forks = self._forks(counters)
+    forks = self._forks(counters, batch is not None)
     num_live = int(self._in_turn.sum())
     # Contexts that fill another extend call go first: they would wait idle.
     if num_live and self._demand < rows:
@@ -304,10 +304,13 @@ class Lane:
     counters.extend_calls += 1
     return batch
 
-  def _forks(self, counters: Counters) -> decode_lib.Fork | None:
+  def _forks(self, counters: Counters, extends: bool) -> decode_lib.Fork | None:
     """Takes turns whose prompt another slot holds by now."""
     taken = self._prompts.take(self._programs.shape.extend_rows)
-    if not taken:
+    program = self._programs.fork
+    # Compiled beside the others, not when a prompt first comes twice.
+    first = extends and program is not None and not program.compiled
+    if not taken and not first:
       return None
     batch = _empty_fork(self._programs.shape.extend_rows, self._width)
     for i, (item, source) in enumerate(taken):

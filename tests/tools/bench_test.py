@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from agentrl_jax.learner import step
@@ -19,6 +20,10 @@ def small(monkeypatch):
     TURNS=3,
     TURN_NEW=2,
     TURN_OBSERVED=3,
+    GROUP=2,
+    STEPS=2,
+    EPISODE_PROMPT=4,
+    ENDS=3,
     VOCAB=32,
     PRESET='tiny',
     GEMM=(8, 8, 8),
@@ -79,6 +84,45 @@ def test_an_update_trains_every_row(small, capsys, monkeypatch):
   monkeypatch.setattr(step.Learner, 'update', counted)
   run(capsys, 'train')
   assert rows == [4, 4, 4]
+
+
+def test_a_whole_step_samples_scores_and_updates(small, capsys, monkeypatch):
+  batches, update = [], step.Learner.update
+
+  def seen(self, state, parts, extras):
+    batches.append(parts)
+    for part, extra in zip(parts, extras, strict=True):
+      ratio = np.where(part.mask, extra['reference_logprobs'], 0)
+      if len(batches) == 1:  # the reference is what sampled
+        gap = np.where(part.mask, ratio - part.behavior_logprobs, 0)
+        np.testing.assert_allclose(gap, 0, atol=1e-4)
+    return update(self, state, parts, extras)
+
+  monkeypatch.setattr(step.Learner, 'update', seen)
+  (row,) = run(capsys, 'grpo')
+  assert row['compiles'] == 0
+  assert len(batches) == 3
+  masks = [np.concatenate([p.mask for p in parts]) for parts in batches]
+  assert all((mask.sum(1) == 6).all() for mask in masks)
+  earned = np.concatenate([p.advantages for p in batches[0]])
+  np.testing.assert_allclose(
+    earned.reshape(2, 2, -1).sum(1)[:, -1], 0, atol=1e-5
+  )
+
+
+def test_an_agentic_run_counts_its_compiles_and_trains_what_it_drew(
+  small, capsys, monkeypatch
+):
+  drawn, update = [], step.Learner.update
+
+  def seen(self, state, parts, extras):
+    drawn.append(sum(int(part.mask.sum()) for part in parts))
+    return update(self, state, parts, extras)
+
+  monkeypatch.setattr(step.Learner, 'update', seen)
+  (row,) = run(capsys, 'agentic')
+  assert len(drawn) == 2 and row['tokens'] == sum(drawn) > 8
+  assert row['compiles'] > 0 and row['compile_s'] > 0
 
 
 def test_an_unknown_workload_is_refused(capsys):
