@@ -307,8 +307,7 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
   )
   check(
     len(c.rewards) > 0 and all(map(is_part, c.rewards)),
-    'config.rewards: a non-empty tuple of (name, weight) or '
-    '(name, weight, options)',
+    'config.rewards: a non-empty tuple of (name, weight[, options])',
   )
   check(
     c.env.isolation not in ('process', 'ray') or c.env.workers > 0,
