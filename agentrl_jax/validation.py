@@ -307,12 +307,12 @@ def _relations(c: ml_collections.ConfigDict) -> list[str]:
   )
   check(
     len(c.rewards) > 0 and all(map(is_part, c.rewards)),
-    'config.rewards: a non-empty tuple of (name, weight[, options])',
+    'config.rewards: a non-empty tuple of (name, weight) or '
+    '(name, weight, options)',
   )
   check(
     c.env.isolation not in ('process', 'ray') or c.env.workers > 0,
-    f'config.env.isolation={c.env.isolation!r}: needs config.env.workers of at '
-    'least 1, the threads that wait for answers',
+    f'config.env.isolation={c.env.isolation!r}: needs config.env.workers >= 1',
   )
   return faults
 
