@@ -5,7 +5,8 @@ the most reliable, newest source, and to cite it for every hop.
 Command: python experiments/launch.py --config=configs/search.py
 Hardware: two CPU cores.
 Reached: test success <!-- number: search.test_success .1% -->not yet run<!-- /number -->,
-after fine-tuning <!-- number: search.eval_success_start .1% -->not yet run<!-- /number -->.
+after fine-tuning <!-- number: search.eval_success_start .1% -->not yet run<!-- /number -->;
+seeds: <!-- number: search.runs -->not yet run<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
