@@ -135,11 +135,10 @@ def measure(
   """Times `work`, which blocks until it is done.
 
   Args:
-    name: of the workload.
+    name, options: of the workload; of the command line.
     tokens: that one call is worth.
     flops: multiply-adds x 2 of its matrix products.
     work: the call.
-    options: of the command line.
   """
   walls, cpus = [], []
   with _compiles() as built:
@@ -451,21 +450,20 @@ def _drain(engine) -> list:
 def _draw(seed: int, rows: int, length: int):
   import numpy as np
 
-  draws = np.random.default_rng(seed)
-  return draws.integers(RESERVED, VOCAB, (rows, length), dtype=np.int32)
+  draw = np.random.default_rng(seed).integers
+  return draw(RESERVED, VOCAB, (rows, length), dtype=np.int32)
 
 
 def _batch():
   """Returns 32 rows, each a prompt and a completion that is trained."""
   import numpy as np
 
-  draws = np.random.default_rng(1)
   batch = _empty_batch(LENGTH)
   batch.tokens[:] = _draw(1, BATCH, LENGTH)
   batch.segment_ids[:] = 1
   batch.mask[:, PROMPT:] = True
   batch.weights[:, PROMPT:] = 1 / (BATCH * NEW)
-  batch.advantages[:] = draws.normal(size=(BATCH, 1))
+  batch.advantages[:] = np.random.default_rng(1).normal(size=(BATCH, 1))
   batch.behavior_logprobs[:, PROMPT:] = -np.log(VOCAB)
   return batch
 
@@ -482,7 +480,7 @@ def _forward_flops(tokens: int, heads: float = 0.5) -> float:
 
 @functools.cache
 def _gemm_rate() -> float:
-  """Multiply-adds x 2 a second of the product `GEMM` in float32."""
+  """Multiply-adds x 2 a second of the product `GEMM`."""
   import jax
   import jax.numpy as jnp
 
@@ -490,12 +488,12 @@ def _gemm_rate() -> float:
   left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
   product = jax.jit(jnp.matmul)
   product(left, right).block_until_ready()
-  best = float('inf')
+  times = []
   for _ in range(20):
     start = time.perf_counter()
     product(left, right).block_until_ready()
-    best = min(best, time.perf_counter() - start)
-  return 2.0 * rows * inner * columns / best
+    times.append(time.perf_counter() - start)
+  return 2.0 * rows * inner * columns / min(times)
 
 
 if __name__ == '__main__':
