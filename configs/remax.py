@@ -4,7 +4,7 @@ Claim: one more episode a task replaces the group; a task that every sample fail
 and the greedy policy solves still teaches.
 Command: python experiments/launch.py --config=configs/remax.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: remax.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: remax.test_success .1% -->95.6%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
