@@ -1,7 +1,7 @@
 """Which device holds which part of an array: a mesh and logical rules."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -211,6 +211,38 @@ def replicated(mesh: Mesh) -> NamedSharding:
 def rows(mesh: Mesh) -> NamedSharding:
   """Returns the sharding of [R, ...] batches: rows over `ROW_AXES`."""
   return NamedSharding(mesh, PartitionSpec(ROW_AXES))
+
+
+def traced_on(mesh: Mesh, function: Callable) -> Callable:
+  """Returns a function that knows its mesh while it is traced: see `by_rows`.
+
+  Args:
+    mesh: devices.
+    function: to be jitted by the caller.
+  """
+  if mesh.size == 1:
+    return function
+
+  def placed(*args, **kwargs):
+    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
+      return function(*args, **kwargs)
+
+  placed.__name__ = getattr(function, 'func', function).__name__
+  return placed
+
+
+def by_rows(x: jax.Array) -> jax.Array:
+  """Keeps activations [R, ...] split by rows, where `traced_on` is in force.
+
+  XLA would split them as it finds the weights, along D over `fsdp`: then every
+  device computes all rows, and sums of whole activations go over the links
+  instead of a block's weights.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  if mesh.empty or mesh.size == 1:
+    return x
+  axes = ('rows', *(None,) * (x.ndim - 1))
+  return jax.lax.with_sharding_constraint(x, spec(axes, x.shape, mesh))
 
 
 def num_row_parts(sizes: Mapping[str, int]) -> int:

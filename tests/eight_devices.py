@@ -4,7 +4,10 @@ Run by sharding_test.py with 8 forced CPU devices.
 """
 
 import collections
+import dataclasses
+import functools
 import json
+import re
 import sys
 import tempfile
 
@@ -14,6 +17,7 @@ import numpy as np
 
 from agentrl_jax import checkpoint, losses, sharding
 from agentrl_jax.learner import objective, optimizer, step
+from agentrl_jax.models import lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import PRESETS, ModelConfig
 from agentrl_jax.rollout import collate
@@ -22,7 +26,9 @@ from agentrl_jax.sampler.engine import Engine
 TINY = ModelConfig(
   vocab_size=16, embedding_std=0.5, remat='block', **PRESETS['tiny']
 )
-ROWS, LENGTH, SLOTS = 8, 16, 8
+ADAPTERS = lora.Lora(rank=2, alpha=4.0, targets=('q', 'v', 'o', 'down'))
+ADAPTED = dataclasses.replace(TINY, lora=ADAPTERS)
+ROWS, LENGTH, SLOTS, CHUNK = 8, 16, 8, 4
 MESHES = {
   'one': (1, 1, 1),
   'fsdp8': (1, 8, 1),
@@ -50,11 +56,11 @@ def count(event, _, **fields):
     COMPILED[fields['fun_name']] += 1
 
 
-def draw_params():
+def draw_params(config=TINY):
   draws = np.random.default_rng(0)
   return jax.tree.map(
     lambda x: np.float32(0.2 * draws.normal(size=x.shape)),
-    params_lib.abstract(TINY),
+    params_lib.abstract(config),
   )
 
 
@@ -72,17 +78,19 @@ def rows(seed):
   return batch
 
 
-def place(tree, mesh):
+def place(tree, mesh, config=TINY):
   placed = sharding.shardings(
-    params_lib.logical_axes(TINY), params_lib.abstract(TINY), mesh
+    params_lib.logical_axes(config), params_lib.abstract(config), mesh
   )
   return jax.device_put(tree, placed)
 
 
-def train(mesh, weights):
-  policy = objective.PolicyObjective(loss=losses.LOSSES['ppo_clip'])
-  learner = step.Learner(TINY, policy, optimizer.make(OPTIONS, 9), mesh, ROWS)
-  state = learner.create(place(weights, mesh))
+def train(mesh, weights, config=TINY, head_chunk=0):
+  policy = objective.PolicyObjective(
+    losses.LOSSES['ppo_clip'], head_chunk=head_chunk
+  )
+  learner = step.Learner(config, policy, optimizer.make(OPTIONS, 9), mesh, ROWS)
+  state = learner.create(place(weights, mesh, config))
   before = jax.tree.map(lambda x: x.sharding, state)
   measured = {}
   COMPILED.clear()
@@ -94,14 +102,15 @@ def train(mesh, weights):
   same = jax.tree.map(
     lambda x, s: x.sharding.is_equivalent_to(s, x.ndim), state, before
   )
-  gate = state.params['layers']['gate']
+  trained = learner.policy(state)
+  gate = trained['layers']['gate']
   out = dict(
     metrics=measured,
     programs=programs,
     same_shardings=all(jax.tree.leaves(same)),
     split=gate.size // gate.addressable_shards[0].data.size,
   )
-  return out, state.params
+  return out, trained
 
 
 def sample(mesh, weights):
@@ -143,6 +152,22 @@ def sample(mesh, weights):
   )
 
 
+def summed(mesh):
+  """Shapes that devices add up among them in a gradient."""
+  policy = objective.PolicyObjective(losses.LOSSES['ppo_clip'])
+  learner = step.Learner(TINY, policy, optimizer.make(OPTIONS, 9), mesh, ROWS)
+  program = learner.lower(rows(0))['accumulate'].compile().as_text()
+  found = re.findall(r'= \(?((?:\w+\[[\d,]*\]\S* ?)+)\)? all-reduce\(', program)
+  return sorted(set(re.findall(r'\w+\[[\d,]*\]', ' '.join(found))))
+
+
+def adapted(mesh, weights):
+  """Trains adapters: (numbers, weights merged as for a sampler)."""
+  out, trained = train(mesh, weights, ADAPTED)
+  merge = jax.jit(functools.partial(lora.merge, ADAPTERS))
+  return out['metrics'], jax.device_get(merge(trained))
+
+
 def moved(weights):
   """Saves on 8 devices, goes on on 2, then on 1: largest differences."""
   whole, gaps = place(weights, mesh_of(1, 8, 1)), []
@@ -172,7 +197,8 @@ def main():
   # Two programs with collectives at once can wait for each other's threads.
   jax.config.update('jax_cpu_enable_async_dispatch', False)
   jax.monitoring.register_event_duration_secs_listener(count)
-  weights, out, first = draw_params(), {}, None
+  weights, out, first, first_adapted = draw_params(), {}, None, None
+  beside = draw_params(ADAPTED)
   for name, shape in MESHES.items():
     devices = jax.devices()[: int(np.prod(shape))]
     mesh = sharding.make_mesh(dict(zip(sharding.AXES, shape)), devices)
@@ -182,6 +208,11 @@ def main():
     first = first or trained
     out[name]['params_gap'] = gap(trained, first)
     out[name]['moved'] = gap(trained, weights)
+    out[name]['chunked'] = train(mesh, weights, head_chunk=CHUNK)[0]['metrics']
+    out[name]['adapted'], merged = adapted(mesh, beside)
+    first_adapted = first_adapted or merged
+    out[name]['adapted_gap'] = gap(merged, first_adapted)
+    out[name]['summed'] = summed(mesh)
   out['moved'] = moved(weights)
   sys.stdout.write(json.dumps(out) + '\n')
 

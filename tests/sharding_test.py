@@ -109,6 +109,31 @@ def test_loss_and_metrics_do_not_depend_on_the_mesh(measured, name):
 
 
 @pytest.mark.parametrize('name', NAMES)
+def test_weights_are_brought_together_and_not_sums_of_all_rows(measured, name):
+  """Split along D as the weights are, activations of 8 rows would be summed."""
+  summed = measured[name]['summed']
+  assert 'f32[]' in summed  # the loss
+  assert not [shape for shape in summed if shape.startswith('f32[8,16,')]
+
+
+@pytest.mark.parametrize('name', ['one', *NAMES])
+def test_a_head_in_chunks_gives_the_same_on_every_mesh(measured, name):
+  whole, chunks = measured['one']['metrics'], measured[name]['chunked']
+  assert whole.keys() == chunks.keys()
+  for key, value in whole.items():
+    assert chunks[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_adapters_learn_the_same_on_every_mesh(measured, name):
+  one, many = measured['one']['adapted'], measured[name]['adapted']
+  assert one.keys() == many.keys() and one != measured['one']['metrics']
+  for key, value in one.items():
+    assert many[key] == pytest.approx(value, rel=1e-5, abs=1e-5), key
+  assert measured[name]['adapted_gap'] < 1e-5
+
+
+@pytest.mark.parametrize('name', NAMES)
 def test_updated_weights_do_not_depend_on_the_mesh(measured, name):
   assert measured[name]['moved'] > 1e-3
   assert measured[name]['params_gap'] < 1e-5

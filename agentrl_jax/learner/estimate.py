@@ -9,7 +9,7 @@ from agentrl_jax import distributed, sharding
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective
 from agentrl_jax.learner import state as state_lib
-from agentrl_jax.models import experts, fused, heads
+from agentrl_jax.models import fused, heads
 from agentrl_jax.models.config import ModelConfig
 
 
@@ -47,7 +47,7 @@ class Estimator:
       return heads.values(params, hidden)
 
     self._score, self._value = (
-      jax.jit(experts.on(config, mesh, question), out_shardings=self._rows)
+      jax.jit(sharding.traced_on(mesh, question), out_shardings=self._rows)
       for question in (score, value)
     )
 

@@ -12,7 +12,7 @@ from agentrl_jax import sharding
 from agentrl_jax.batch import TokenBatch
 from agentrl_jax.learner import objective as objective_lib
 from agentrl_jax.learner import state as state_lib
-from agentrl_jax.models import experts, fused, lora
+from agentrl_jax.models import fused, lora
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 
@@ -123,8 +123,8 @@ class Learner:
     self._rows = sharding.rows(mesh)
     full = sharding.replicated(mesh)
     self._accumulate = jax.jit(
-      experts.on(
-        config, mesh, functools.partial(accumulate, objective, config)
+      sharding.traced_on(
+        mesh, functools.partial(accumulate, objective, config)
       ),
       donate_argnums=(1, 2),
       out_shardings=(weights, full),

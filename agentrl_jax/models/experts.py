@@ -93,15 +93,9 @@ def on(
     mesh: devices.
     function: to be jitted by the caller.
   """
-  if mesh.size == 1 or not getattr(config, 'num_experts', 0):
+  if not getattr(config, 'num_experts', 0):
     return function
-
-  def placed(*args, **kwargs):
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-      return function(*args, **kwargs)
-
-  placed.__name__ = getattr(function, 'func', function).__name__
-  return placed
+  return sharding.traced_on(mesh, function)
 
 
 def mixture(

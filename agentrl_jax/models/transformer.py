@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax import sharding
 from agentrl_jax.models import (
   attention,
   experts,
@@ -92,6 +93,7 @@ def hidden(
   if cache is None:
     if segment_ids is None:
       segment_ids = jnp.ones_like(tokens)
+    x = sharding.by_rows(x)
     x, aux = _scan(config, params['layers'], x, kinds, segment_ids, routing)
     new_cache = None
   else:
@@ -208,6 +210,7 @@ def _scan(config, stacked, x, kinds, segment_ids, routing):
 
   def block(x, scanned):
     layer, slides, replay = scanned
+    x = sharding.by_rows(x)
     q, k, v = _qkv(config, layer, x)
     if others:
       attended = jax.lax.cond(slides, by_kind[True], by_kind[False], q, k, v)
