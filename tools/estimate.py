@@ -9,7 +9,7 @@ By arithmetic, printed line by line: docs/scale.md has the tables, the sources
 of the accelerators' numbers and how far XLA's count is away. With --compile
 the learner's two programs are compiled besides for as many forced CPU devices
 as the mesh has, from shapes alone: no weight exists and nothing is run; --json
-prints what `tools/record.py` keeps.
+prints what `tools/record.py` keeps of both.
 """
 
 import argparse
@@ -88,7 +88,11 @@ def main(arguments: list[str] | None = None) -> int:
     if options.child:
       print(json.dumps(compiled(plan)), flush=True)
       return 0
-    if not options.json:
+    if options.json:
+      print(
+        json.dumps({'name': f'{options.remat}_arithmetic', **learner(plan)})
+      )
+    else:
       _tell(plan, options)
     if options.compile:
       given = sys.argv[1:] if arguments is None else arguments
@@ -116,7 +120,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
   parser.add_argument('--mfu', type=float, default=0.4, help='of gradients')
   parser.add_argument('--reference', action='store_true', help='for a KL')
   parser.add_argument('--compile', action='store_true', help='ask XLA besides')
-  parser.add_argument('--json', action='store_true', help='only what XLA says')
+  parser.add_argument('--json', action='store_true', help='lines to record')
   parser.add_argument('--table', default='', help='writes DIR/table.md')
   parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
   for field in dataclasses.fields(footprint.Plan):
@@ -137,15 +141,7 @@ def make_plan(options: argparse.Namespace) -> footprint.Plan:
     hint = f'; did you mean {near[0]}?' if near else ''
     known = ', '.join(sorted(VOCABULARIES))
     raise ValueError(f'--model={options.model}: not one of {known}{hint}')
-  mesh = {}
-  for part in options.mesh.split(','):
-    axis, _, size = part.partition('=')
-    if axis not in sharding.AXES or not size.isdigit() or int(size) < 1:
-      raise ValueError(
-        f'--mesh={options.mesh}: {part!r} is not AXIS=SIZE with an axis of '
-        f'{", ".join(sharding.AXES)}'
-      )
-    mesh[axis] = int(size)
+  mesh = read_mesh(options.mesh)
   for field, known in (
     ('remat', ('none', 'block', 'dots')),
     ('dtype', ('float32', 'bfloat16')),
@@ -172,6 +168,24 @@ def make_plan(options: argparse.Namespace) -> footprint.Plan:
     reference=options.reference,
     **numbers,
   )
+
+
+def read_mesh(text: str) -> dict[str, int]:
+  """Reads axis -> size from a text such as 'fsdp=8,tensor=2'.
+
+  Raises:
+    ValueError: an unknown axis, or no size.
+  """
+  mesh = {}
+  for part in text.split(','):
+    axis, _, size = part.partition('=')
+    if axis not in sharding.AXES or not size.isdigit() or int(size) < 1:
+      raise ValueError(
+        f'--mesh={text}: {part!r} is not AXIS=SIZE with an axis of '
+        f'{", ".join(sharding.AXES)}'
+      )
+    mesh[axis] = int(size)
+  return mesh
 
 
 def _tell(plan: footprint.Plan, options: argparse.Namespace) -> None:
@@ -217,6 +231,23 @@ def _tell(plan: footprint.Plan, options: argparse.Namespace) -> None:
     print(f'  {stage:10s}{row}   {HOW[stage]}')
   row = ''.join(f'{sum(t.values()):9.1f}' for t in times)
   print(f'  {"all":10s}{row}   tools and environments come besides')
+
+
+def learner(plan: footprint.Plan) -> dict[str, float]:
+  """Returns what the learner's programs hold on a device by arithmetic, in GB.
+
+  Returns:
+    'state', the arguments of the update; 'temp', the gradient's temporaries.
+  """
+  parts = footprint.memory(plan)
+  of = {
+    'state': ('weights', 'moments', 'gradient_sum'),
+    'temp': ('gradient', 'gathered_blocks', 'activations', 'loss'),
+  }
+  return {
+    name: sum(parts[part] for part in those) / footprint.GIGA
+    for name, those in of.items()
+  }
 
 
 def _in_child(

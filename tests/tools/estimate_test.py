@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from agentrl_jax import footprint
+from agentrl_jax.models import params as params_lib
 from tools import estimate
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -76,6 +77,21 @@ def test_xla_is_asked_for_as_many_devices():
   assert [row[0] for row in rows] == ['accumulate', 'apply']
 
 
+def test_what_the_learner_holds_by_hand(capsys):
+  """On one device, where nothing is split."""
+  arguments = ['--model=tiny', '--mesh=fsdp=1', '--remat=dots', '--json']
+  assert estimate.main(arguments) == 0
+  row = json.loads(capsys.readouterr().out)
+  plan = estimate.make_plan(estimate.parse(arguments))
+  weights = params_lib.count(plan.model)
+  assert row['name'] == 'dots_arithmetic'
+  assert row['state'] == pytest.approx(16e-9 * weights)  # P, 2 P, P in float32
+  parts = footprint.memory(plan)
+  others = [n for n in parts if n.startswith(('gathered', 'activ', 'loss'))]
+  rest = 2 * weights + sum(parts[name] for name in others)  # and P in bfloat16
+  assert len(others) == 3 and row['temp'] == pytest.approx(1e-9 * rest)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize('remat', ['block', 'dots'])
 def test_a_full_size_step_on_eight_devices(remat):
@@ -95,10 +111,7 @@ def test_a_full_size_step_on_eight_devices(remat):
     text=True,
   )
   counted = json.loads(done.stdout.splitlines()[-1])
-  parts = footprint.memory(plan)
-  state = parts['weights'] + parts['moments'] + parts['gradient_sum']
-  assert counted['apply']['argument'] == pytest.approx(state, rel=1e-3)
-  assert counted['apply']['alias'] == pytest.approx(state, rel=1e-3)
-  names = ('gradient', 'gathered_blocks', 'activations', 'loss')
-  temporary = sum(parts[name] for name in names)
-  assert 0.5 < counted['accumulate']['temp'] / temporary < 2
+  sizes = {name: 1e9 * size for name, size in estimate.learner(plan).items()}
+  assert counted['apply']['argument'] == pytest.approx(sizes['state'], rel=1e-3)
+  assert counted['apply']['alias'] == pytest.approx(sizes['state'], rel=1e-3)
+  assert 0.5 < counted['accumulate']['temp'] / sizes['temp'] < 2
