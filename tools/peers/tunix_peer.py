@@ -2,10 +2,11 @@
 
   python3.11 -m venv DIR && DIR/bin/pip install google-tunix==0.1.7 jax==0.10.2
   DIR/bin/python tools/peers/tunix_peer.py sample multiturn train logprobs grpo
+  DIR/bin/python tools/peers/tunix_peer.py agentic
 
 Its sampler has no keys and values between calls: each turn of `multiturn`
 prefills the whole conversation, all rows in one call, the best that its API
-allows.
+allows. `agentic` is its own learner of agents, from nothing, compiles included.
 """
 
 import os
@@ -189,13 +190,14 @@ def cluster(rollout: RolloutConfig, steps: int):
   devices = np.array(jax.devices()).reshape(1, 1)
   mesh = jax.sharding.Mesh(devices, ('fsdp', 'tp'))
   prompts = w.BATCH // w.GROUP
+  single = rollout.return_logprobs  # its agents ask for one row at a time
   training = RLTrainingConfig(
     actor_optimizer=optax.adamw(w.RATE),
     eval_every_n_steps=10**9,
     max_steps=steps,
     mini_batch_size=prompts,
     train_micro_batch_size=prompts,
-    rollout_micro_batch_size=prompts,
+    rollout_micro_batch_size=1 if single else prompts,
     compute_logps_micro_batch_size=prompts,
   )
   roles = (Role.ACTOR, Role.REFERENCE, Role.ROLLOUT)
@@ -259,6 +261,93 @@ def grpo() -> None:
     [b[0] - a[0] for a, b in pairs],
     [b[1] - a[1] for a, b in pairs],
   )
+
+
+def agentic() -> None:
+  """3 steps of 4 x 8 episodes of at most 4 turns."""
+  from tunix import AgenticGRPOConfig, AgenticGRPOLearner
+  from tunix.rl.agentic.agents.model_agent import ModelAgent
+  from tunix.rl.agentic.environments import base_environment
+  from tunix.rl.agentic.parser.chat_template_parser import parser
+
+  drawn, draws = [], np.random.default_rng(0)
+
+  class Plain(parser.BaseChatTemplateParser):
+    """Messages side by side."""
+
+    def _init_tokens(self):
+      return parser.TokenConfig(message_separator=' ')
+
+    def _init_generation_prompt(self):
+      return '3'
+
+    def update_assistant_end_tokens(self, tokens):
+      """Nothing ends a message."""
+      return tokens, 0
+
+  class Noise(base_environment.BaseTaskEnv):
+    """Answers random tokens; counts those that were drawn."""
+
+    def __init__(self, single_example, max_steps=w.TURNS, **more):
+      task = dict(single_example.items())
+      super().__init__(task=task, max_steps=max_steps, **more)
+
+    def _initial_observation(self):
+      return {'prompts': str(np.asarray(self.task['prompts']).ravel()[0])}
+
+    def _step_impl(self, action):
+      ids = str(getattr(action, 'action', action)).split()
+      drawn.append(len(ids))
+      reply = w.words(draws.integers(200, w.VOCAB, w.TURN_OBSERVED))
+      return base_environment.EnvStepResult(
+        reply, float(len(set(ids))), False, {}
+      )
+
+  start, cpu = time.perf_counter(), time.process_time()
+  rollout = RolloutConfig(
+    max_tokens_to_generate=w.RESPONSE,
+    max_prompt_length=w.EPISODE_PROMPT,
+    kv_cache_size=1024,
+    temperature=1.0,
+    top_p=1.0,
+    top_k=None,
+    return_logprobs=True,
+    eos_tokens=list(range(w.RESERVED, w.RESERVED + w.ENDS)),
+  )
+  made, mesh = cluster(rollout, w.STEPS)
+  config = AgenticGRPOConfig(
+    num_generations=w.GROUP,
+    num_iterations=1,
+    beta=w.KL,
+    epsilon=w.CLIP,
+    max_concurrency=w.BATCH,
+    max_response_length=w.RESPONSE,
+    system_prompt='',
+  )
+  learner = AgenticGRPOLearner(
+    rl_cluster=made,
+    reward_fns=lambda prompts, completions, **_: [
+      float(len(text) % 7) for text in completions
+    ],
+    agent_class=ModelAgent,
+    agent_kwargs={},
+    env_class=Noise,
+    env_kwargs={},
+    algo_config=config,
+    chat_parser=Plain(made.tokenizer),
+  )
+  data = [
+    {
+      'prompts': np.array(
+        [w.words(p) for p in w.draw(100 + s, 4, w.EPISODE_PROMPT - 4)]
+      )
+    }
+    for s in range(w.STEPS)
+  ]
+  with mesh:
+    learner.train(data)
+  wall, cpu = time.perf_counter() - start, time.process_time() - cpu
+  w.tell('agentic', sum(drawn), [wall], [cpu], drawn=sum(drawn))
 
 
 if __name__ == '__main__':
