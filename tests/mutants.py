@@ -344,10 +344,7 @@ TABLE = {
     ['sampler/logits_test.py'],
     [
       ('logits / jnp.where(greedy, 1.0, temperature)[:, None]', 'logits'),
-      (
-        'uniforms(words, positions)[:, None] * total',
-        'uniforms(words, positions)[:, None]',
-      ),
+      ('goal = (u * upto[:, -1])', 'goal = u'),
       ('jax.random.fold_in(key, position)', 'key'),
       ('keep &= ranked >= kth', 'keep &= True'),
       ('before < top_p[:, None] * total', 'mass < top_p[:, None] * total'),
@@ -356,7 +353,7 @@ TABLE = {
   'sampler/lane.py': (
     ['sampler/lane_test.py'],
     [
-      ('len(self.queue) >= rows or not self._in_turn.any()', 'True'),
+      ('self._demand >= rows or not self._in_turn.any()', 'True'),
       ('1 if num_live <= wanted else num_live - wanted + 1', '1'),
       ('steps = 1 if expecting else', 'steps = 1 if not expecting else'),
       ('item.tokens[item.done : item.done +', 'item.tokens[0 :'),
@@ -365,6 +362,14 @@ TABLE = {
       ('stopped=ids[-1] in', 'stopped=ids[0] in'),
       ('self.length[slot] = result.length[slot]', 'pass'),
       ('self._in_turn[:] = False', 'pass'),
+    ],
+  ),
+  'sampler/prompts.py': (
+    ['sampler/prompts_test.py'],
+    [
+      ('source in self._complete and len(taken) < most', 'len(taken) < most'),
+      ('and request.slot in self._complete', 'or True'),
+      ('self._complete.discard(slot)', 'pass'),
     ],
   ),
   'sampler/engine.py': (

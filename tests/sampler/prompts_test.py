@@ -44,6 +44,8 @@ def test_a_slot_that_is_written_gives_its_followers_back():
   assert known.overwrite(0) == [mine] and known.waiting == [other]
   assert known.overwrite(0) == []
   assert not known.follows(mine)  # it reads for itself now
+  assert not known.follows(ask(0, 9)) and known.follows(ask(3, 9))
+  assert known.take(9) == []  # of the new prompt nothing is read yet
 
 
 def test_a_slot_copies_itself_where_it_holds_the_same_prompt():
