@@ -214,7 +214,7 @@ def _start(
     _truncation(truncation, slots.shape[0]),
   )
   live = ~_stops(drawn.token, stop_ids) & (new.budget > 1)
-  live &= length < state.cache.columns
+  live &= length < state.cache.columns - 1  # the next token is one more
 
   def put(array, values):
     return array.at[slots].set(values, mode='drop')
@@ -279,7 +279,7 @@ def decode(
     place = jnp.where(state.live, state.count, state.tokens.shape[1])
     count = state.count + state.live
     live = state.live & ~_stops(drawn.token, stop_ids)
-    live &= (count < state.budget) & (length < columns)
+    live &= (count < state.budget) & (length < columns - 1)
     new = state.replace(
       cache=output.cache,
       length=length,

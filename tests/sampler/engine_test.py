@@ -329,12 +329,13 @@ def test_a_full_context_ends_a_turn(weights, room):
   slot = engine.acquire()
   engine.request(slot, (1,) * (CONTEXT - room), **Ask((), 0).options)
   completion = finish(engine)
-  # The last token needs no column: nothing is drawn after it.
-  assert completion.tokens == (4,) * (room + 1)
+  # One is drawn for every prompt; else the context has CONTEXT tokens, of which
+  # the last needs no column: nothing is drawn after it.
+  assert completion.tokens == (4,) * max(room, 1)
   assert not completion.stopped
-  assert engine.room(slot) == 0
-  with pytest.raises(ValueError, match='1 token.* room for 0'):
-    engine.request(slot, (1,), **Ask((), 0).options)
+  assert engine.room(slot) == min(room, 1)
+  with pytest.raises(ValueError, match='2 token.* room for [01]'):
+    engine.request(slot, (1, 1), **Ask((), 0).options)
 
 
 def test_requests_that_cannot_be_are_refused(engine):
