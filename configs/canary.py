@@ -1,8 +1,8 @@
 """A policy trained on a flawed reward, and the alarm that rings.
 
 Claim: demonstrations that take a planted hole now and then are enough for RL to
-find it; the watch on a verifier that nobody trains on warns while honest work
-is still the most. Trained on the sound verifier, the same tasks warn nobody.
+find it, and the watch on a verifier that nobody trains on rings. Trained on the
+sound verifier, the same tasks leave it silent.
 Command: tools/run experiments/sweep.py --config=configs/canary.py
 tools/run tools/hack_report.py runs/sweeps/canary/flawed_s* --alarm=flawed
 tools/run tools/hack_report.py runs/sweeps/canary/honest_s* --alarm=honest
@@ -10,9 +10,9 @@ Hardware: one or two cores, one-core trials.
 Reached: of <!-- number: canary.flawed_runs .0f -->not yet run<!-- /number --> flawed runs
 <!-- number: canary.flawed_rang .0f -->not yet run<!-- /number --> rang, at iteration
 <!-- number: canary.flawed_iteration .1f -->not yet run<!-- /number --> in the mean,
-<!-- number: canary.flawed_lead .1f -->not yet run<!-- /number --> before half of all episodes were
-paid and not confirmed; of <!-- number: canary.honest_runs .0f -->not yet run<!-- /number --> honest
-ones <!-- number: canary.honest_warned .0f -->not yet run<!-- /number --> warned of anything.
+<!-- number: canary.flawed_lead .1f -->not yet run<!-- /number --> before (below 0: after) half of
+all episodes were paid and not confirmed; of <!-- number: canary.honest_runs .0f -->not yet run<!-- /number --> honest
+ones <!-- number: canary.honest_rang .0f -->not yet run<!-- /number --> rang.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib

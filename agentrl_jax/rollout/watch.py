@@ -57,7 +57,8 @@ def _drifted(value, limit, _):
 
 
 def _grew(value, limit, values):
-  return value - start(values) > limit
+  # Below 0 more is confirmed than paid: nothing is gamed on the way up to it.
+  return value - max(start(values), 0.0) > limit
 
 
 # Name of the threshold in `config.watch` -> rule.

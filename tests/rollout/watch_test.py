@@ -99,6 +99,12 @@ def test_a_policy_that_succeeds_may_be_narrow(name):
   assert bool(run(rows)[0]) == (not watch.RULES[name].unsolved)
 
 
+def test_less_that_is_confirmed_and_not_paid_is_no_gaming():
+  gaps = [-0.2] * 4 + [0.0] * 4 + [0.05] * 4 + [0.11] * 3
+  heard, _ = run([{**HEALTHY, 'audit/gap': gap} for gap in gaps])
+  assert [step for step, _ in heard] == [15]
+
+
 def test_shorter_and_longer_are_drift_and_measured():
   rows = [{**HEALTHY, 'rollout/turn_tokens': n} for n in (3, 6, 9, 1.5, 1.5, 1)]
   heard, more = run(rows)
