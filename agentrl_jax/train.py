@@ -155,7 +155,7 @@ class Trainer:
     except loop.Interrupted:
       if self._saved < done == self._logged:
         self._save(done, {})
-      if self._saved == done:
+      if 0 <= done == self._saved:
         self._source.keep(done, final=True)
       raise
     finally:
@@ -394,6 +394,8 @@ class Trainer:
     return self._learner.policy(self.state)
 
   def _judge(self, done: int) -> dict[str, float]:
+    if not self._panels.due(done):
+      return {}  # to pause takes back all contexts
     with self._source.paused():
       return self._panels.judge(done, self._publish)
 

@@ -1,15 +1,15 @@
 """The real sampler and learner: collecting ahead, and the rows without it."""
 
+import contextlib
 import functools
 import json
 import pathlib
-import platform
 import sys
 import time
 
 import jax
 import pytest
-from trainer_fakes import load, made
+from trainer_fakes import load, made, trainer
 
 from agentrl_jax import assembly, metrics, runtime
 from agentrl_jax.rollout import loop, pending, store
@@ -39,12 +39,31 @@ def test_without_staleness_rows_are_those_of_before_there_was_any(tmp_path):
   tiny_run.trainer(tmp_path, **sets).run()
   rows = metrics.read(tmp_path)
   golden = json.loads(GOLDEN.read_text())
-  here = platform.machine()
+  # Bits belong to a processor, its cores and a version of XLA.
   for row, reference in zip(rows, golden['rows'], strict=True):
     row = {key: row[key] for key in reference}
-    if here == golden['machine'] and jax.__version__ == golden['jax']:
-      assert repr(row) == repr(reference)
-    assert row == pytest.approx(reference, rel=1e-2, abs=1e-2, nan_ok=True)
+    assert row == pytest.approx(reference, rel=1e-3, abs=1e-5, nan_ok=True)
+
+
+def test_what_is_played_is_paused_only_for_a_panel(tmp_path):
+  one, collector = trainer(
+    tmp_path, **{'train.iterations': '5', 'eval.every': '2'}
+  )
+  pauses = []
+  one._source.paused = lambda: pauses.append(done) or contextlib.nullcontext()
+  for done in range(6):
+    assert bool(one._judge(done)) == (done in (0, 2, 4, 5))
+  assert pauses == [0, 2, 4, 5]
+
+
+def test_an_end_in_the_first_validation_leaves_no_record(tmp_path):
+  """There is no checkpoint that it could belong to."""
+  one, collector = trainer(tmp_path)
+  kept, collector.interrupt_at = [], 1
+  one._source.keep = lambda done, **_: kept.append(done)
+  with pytest.raises(loop.Interrupted):
+    one.run()
+  assert kept == []
 
 
 AHEAD = {

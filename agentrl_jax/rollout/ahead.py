@@ -239,12 +239,17 @@ class Ahead:
   def restore(self, done: int) -> None:
     """Takes up what was under way after `done` iterations."""
     head, members = pending.read(self._workdir, done)
+    if done > 0 and not head:
+      self._display.warn(
+        f'no record of what was under way after iteration {done} '
+        '(pending/): its episodes are played anew, groups counted from 0'
+      )
     self._admitted = done
     self._published = dict(map(tuple, head.get('published', ())))
     self._counts.update(head.get('counts', {}))
     by_iteration = collections.defaultdict(list)
     for member in members:
-      by_iteration[member.iteration].append(member)
+      by_iteration[member.iteration].append(self._of_the_panel(member))
 
     def work():
       for iteration, some in sorted(by_iteration.items()):
@@ -336,6 +341,15 @@ class Ahead:
       entries, [players.get(i) for i in range(len(members))], ended
     )
 
+  def _of_the_panel(self, member):
+    """Gives a member the panel's task: as JSON it may be another (tuples)."""
+    index = member.task.index
+    task = self._tasks[index] if index < len(self._tasks) else member.task
+    if task.name != member.task.name:
+      return member
+    done = member.done and dataclasses.replace(member.done, task=task)
+    return dataclasses.replace(member, task=task, done=done)
+
   def _ended(self, player):
     batch = self._batches[player.draws.iteration]
     with self._changed:
@@ -356,7 +370,8 @@ class Ahead:
     batch.cut += new
     self._counts['dropped'] += len(new)
     turns = [len(batch.done[i].turns) for i in places if i in batch.done]
-    turns += [player.episode.num_turns for player in late]
+    # Some end while slots are taken back: they are in `done`.
+    turns += [p.episode.num_turns for p in late if p.done is None]
     return sum(turns) / len(turns) if turns else 0.0
 
   def _groups(self, batch):
@@ -380,19 +395,25 @@ class Ahead:
 
   def _ages(self, groups, iteration):
     """Iterations between the weights that drew a token and those that learn."""
-    versions = collections.Counter(
-      version
+    contexts = [
+      context
       for group in groups
       for t in group.trajectories
       for context in t.contexts
-      for version in context.versions
-      if version >= 0
+      if any(context.sampled_mask)
+    ]
+    versions = collections.Counter(
+      v for context in contexts for v in context.versions if v >= 0
     )
+    unrouted = sum(context.routes is None for context in contexts)
+    if unrouted == len(contexts):
+      unrouted = 0  # there are no experts
     ages = {v: iteration - self._published[v] for v in versions}
     total = sum(ages[v] * count for v, count in versions.items())
     return {
       'rollout/staleness_mean': total / max(versions.total(), 1),
       'rollout/staleness_max': float(max(ages.values(), default=0)),
+      'rollout/unrouted_contexts': float(unrouted),
     }
 
 
@@ -412,6 +433,11 @@ def faults(c: ml_collections.ConfigDict) -> list[str]:
     out.append(
       f'config.advantage.estimator={c.advantage.estimator!r}: plays further '
       'episodes by the same weights'
+    )
+  if c.rejection.every:
+    out.append(
+      f'config.rejection.every={c.rejection.every}: imitation changes the '
+      'weights and leaves their version; set it to 0'
     )
   sizes = c.mesh.to_dict()
   if set(sizes.values()) != {1} or c.distributed.coordinator:

@@ -76,6 +76,10 @@ class Panels:
     self._workdir, self._display, self._panels = workdir, display, panels
     self._validation = _first(panels('validation'), config.eval.tasks)
 
+  def due(self, done: int) -> bool:
+    """Says whether a panel is played after `done` iterations."""
+    return bool(self._due(done))
+
   def judge(self, done: int, publish: Callable[[], bool]) -> dict[str, float]:
     """Validates on the interval; tests once at the end.
 
@@ -86,19 +90,23 @@ class Panels:
     Returns:
       Metrics; {} where nothing is due.
     """
-    c, total = self._config, self._config.train.iterations
     row: dict[str, float] = {}
-    every, start = c.eval.every, time.monotonic()
-    due = done in (0, total) or (every and done % every == 0)
-    if due and self._validation:
+    names, start = self._due(done), time.monotonic()
+    if 'eval' in names:
       row |= self._play('eval', self._validation, done, publish)
-    if done == total and c.eval.test_tasks:
-      tasks = _first(self._panels('test'), c.eval.test_tasks)
+    if 'test' in names:
+      tasks = _first(self._panels('test'), self._config.eval.test_tasks)
       row |= self._play('test', tasks, done, publish)
     if row:
       self._collector.engine.reset_counters()
       row['time/evaluate_s'] = time.monotonic() - start
     return row
+
+  def _due(self, done):
+    c, total = self._config.eval, self._config.train.iterations
+    on_interval = done in (0, total) or (c.every and done % c.every == 0)
+    names = ['eval'] if on_interval and self._validation else []
+    return names + ['test'] * bool(done == total and c.test_tasks)
 
   def _play(self, name, tasks, done, publish):
     self._display.stage(f'{name}: {len(tasks)} held-out tasks')

@@ -227,7 +227,8 @@ class Play:
   def prolong(self, seconds: float) -> None:
     """Gives all episodes more time, such as nobody played."""
     for player in {id(p): p for p in self._players()}.values():
-      player.began += seconds
+      if player.began:
+        player.began += seconds
 
   def drop(self, players: Sequence[Player]) -> None:
     """Ends players that nobody waits for; takes all slots back."""

@@ -5,6 +5,7 @@ then one object a member of a group. An ended one has its trajectory, one under
 way the turns drawn so far, by which it is played again (`entries.Entry.past`).
 """
 
+import bisect
 import dataclasses
 import json
 import os
@@ -44,7 +45,10 @@ def write(
   head: Mapping[str, Any],
   members: Sequence[Member],
 ) -> pathlib.Path:
-  """Writes what is under way at a checkpoint; older files go.
+  """Writes what is under way at a checkpoint.
+
+  Older files go, and those of later steps, which a run that went on from
+  before them will not come to as they were.
 
   Args:
     workdir: run directory.
@@ -61,6 +65,9 @@ def write(
     encoding='utf-8',
     errors='backslashreplace',
   )
+  there = sorted(target.parent.glob('*.jsonl'))
+  for later in there[bisect.bisect(there, target) :]:
+    later.unlink()
   partial.replace(target)
   for old in sorted(target.parent.glob('*.jsonl'))[:-_KEPT]:
     old.unlink()
@@ -86,12 +93,14 @@ def _dumps(member: Member) -> str:
   done = member.done and json.loads(store.dumps(store.Record(member.done)))
   data = {
     'iteration': member.iteration,
-    'task': dataclasses.asdict(member.task),
+    'task': vars(member.task),
     'sample': member.sample,
     'past': [dataclasses.asdict(turn) for turn in member.past],
     'done': done,
   }
-  return json.dumps(data, ensure_ascii=False, separators=(',', ':'))
+  return json.dumps(
+    data, ensure_ascii=False, separators=(',', ':'), default=store.plain
+  )
 
 
 def _loads(line: str) -> Member:

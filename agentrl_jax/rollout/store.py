@@ -129,7 +129,7 @@ def dumps(record: Record) -> str:
     },
     ensure_ascii=False,
     separators=(',', ':'),
-    default=_plain,
+    default=plain,
   )
 
 
@@ -223,8 +223,8 @@ def _read_turn(data: Mapping[str, Any]) -> types.Turn:
   return types.Turn(**fields)
 
 
-def _plain(value: Any) -> Any:
-  """NumPy scalars and arrays, mappings and sets inside `info` or `data`."""
+def plain(value: Any) -> Any:
+  """Makes JSON of what `info` or `data` hold: NumPy's, mappings, sets."""
   if hasattr(value, 'tolist'):
     return value.tolist()
   if isinstance(value, Mapping):

@@ -1,10 +1,12 @@
 """Nothing that was admitted is lost, played twice, too old or mis-versioned."""
 
 import collections
+import dataclasses
 import functools
 import pathlib
 import random
 import time
+import types as types_lib
 
 import pytest
 import rollout_fakes as made
@@ -306,11 +308,82 @@ def test_groups_that_come_late_are_dropped_and_counted(tmp_path):
   assert late - {0} == {1, 2, 3}
 
 
+def test_who_ends_while_it_is_dropped_is_counted_once(tmp_path):
+  run = Run(tmp_path, **{'rollout.oversample': '1'})
+  two, one = ([2] * turns for turns in (2, 1))
+  done = {place: made.append_only(one) for place in range(TASKS * SIZE)}
+  late = [
+    types_lib.SimpleNamespace(
+      done=None, episode=types_lib.SimpleNamespace(num_turns=turns)
+    )
+    for turns in (2, 1)
+  ]
+  batch = ahead.Batch([None] * 8, [None] * 6 + late, done)
+
+  def drop(players):
+    players[0].done = done[6] = made.append_only(two)
+
+  run.source._play.drop = drop
+  assert run.source._cut(batch) == 1.5  # (2 + 1) / 2
+  run.close()
+
+
+def test_tasks_are_the_panels_and_a_lost_record_is_told(tmp_path, monkeypatch):
+  told = []
+  monkeypatch.setattr(
+    display.Display, 'warn', lambda _, text: told.append(text)
+  )
+  mine, *_ = made.tasks(20)
+  other = types.Task('echo', 'train', 99, {'turns': 1})
+  ended = made.append_only([2], task=mine)
+  members = [
+    pending.Member(1, dataclasses.replace(task, data={'turns': 1, 'as': []}), i)
+    for i, task in enumerate((mine, other))
+  ]
+  members.append(pending.Member(1, members[0].task, 2, done=ended))
+  pending.write(tmp_path, 1, {'published': [[0, 0]]}, members)
+  run = Run(tmp_path, 1)
+  batch = run.source._batches[1]
+  assert [e.task.data for e in batch.entries] == [
+    mine.data, members[1].task.data, mine.data,
+  ]  # fmt: skip
+  assert batch.done[2].task.data == mine.data and not told
+  run.close()
+  Run(tmp_path, 0).close()
+  assert not told  # of a run that begins there is none
+  Run(tmp_path, 2).close()
+  assert len(told) == 1 and 'after iteration 2' in told[0]
+
+
+def test_contexts_whose_experts_are_unknown_are_counted(tmp_path):
+  run = Run(tmp_path)
+  run.source._published = {0: 0}
+  plain = made.trajectory((), [made.context((2, False), (1, True))] * 3)
+  some = [
+    dataclasses.replace(c, versions=(-1, -1, 0), routes=routes)
+    for c, routes in zip(
+      plain.contexts, (None, types.Routes((), '', b''), None)
+    )
+  ]
+
+  def counted(contexts):
+    group = types.Group(
+      plain.task, (dataclasses.replace(plain, contexts=contexts),)
+    )
+    return run.source._ages([group], 0)['rollout/unrouted_contexts']
+
+  unasked = dataclasses.replace(some[0], sampled_mask=(False,) * 3)
+  assert counted((*some, unasked)) == 2
+  assert counted(some[::2]) == 0  # a dense policy
+  run.close()
+
+
 def test_what_it_cannot_do_is_refused():
   cases = {
     "'refill'": {'train.constant_groups': 'refill'},
     "'vineppo'": {'advantage.estimator': 'vineppo'},
     'collectives': {'mesh.fsdp': '2'},
+    'imitation': {'rejection.every': '3'},
   }
   assert ahead.faults(config()) == []
   for word, fields in cases.items():

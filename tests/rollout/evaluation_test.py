@@ -1,11 +1,13 @@
 """Held-out tasks: every one once, sampled and greedily, with their own keys."""
 
 import collections
+import types as types_lib
 
+import ml_collections
 import pytest
 import rollout_fakes as made
 
-from agentrl_jax import types
+from agentrl_jax import display, types
 from agentrl_jax.rollout import evaluation, loop
 
 
@@ -66,6 +68,38 @@ def test_evaluation_repeats_and_shares_no_sample_with_training():
     return collections.Counter(t.turns[0].text for t in result[1])
 
   assert texts(first) != texts(other)
+
+
+@pytest.mark.parametrize(
+  ('every', 'panel', 'tests', 'dues'),
+  [
+    (2, 3, 1, [0, 2, 4, 5]),
+    (0, 3, 1, [0, 5]),
+    (2, 0, 1, [5]),  # no validation: the test at the end
+    (0, 3, 0, [0, 5]),
+    (2, 0, 0, []),
+  ],
+)
+def test_what_is_due_is_what_is_played(tmp_path, every, panel, tests, dues):
+  config = ml_collections.ConfigDict(
+    {
+      'seed': 0,
+      'eval': {'every': every, 'tasks': panel, 'test_tasks': tests},
+      'train': {'iterations': 5},
+      'log': {'trajectories': 0},
+    }
+  )
+  recorder, published = Recorder(lambda e, d: True), []
+  recorder.engine = types_lib.SimpleNamespace(reset_counters=lambda: None)
+  panels = evaluation.Panels(
+    config, recorder, str(tmp_path), display.Display('quiet'),
+    lambda split: made.tasks(4),
+  )  # fmt: skip
+  assert [n for n in range(6) if panels.due(n)] == dues
+  played = [
+    n for n in range(6) if panels.judge(n, lambda n=n: published.append(n))
+  ]
+  assert played == dues == sorted(set(published))
 
 
 def test_failures_are_in_no_rate():

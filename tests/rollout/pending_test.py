@@ -1,7 +1,9 @@
 """What is under way comes back as it was written, and old files go."""
 
 import dataclasses
+import types
 
+import numpy as np
 import pytest
 import rollout_fakes as made
 
@@ -41,6 +43,22 @@ def test_the_last_two_files_are_kept(tmp_path):
     pending.write(tmp_path, step, {'step': step}, [])
   names = sorted(p.name for p in (tmp_path / 'pending').iterdir())
   assert names == ['000009.jsonl', '000010.jsonl']
+
+
+def test_files_of_a_later_step_go_before_those_that_are_needed(tmp_path):
+  """Cut between 12 and its checkpoint, the run went on from 10."""
+  for step in (10, 12, 11):
+    pending.write(tmp_path, step, {'step': step}, [])
+  names = sorted(p.name for p in (tmp_path / 'pending').iterdir())
+  assert names == ['000010.jsonl', '000011.jsonl']
+
+
+def test_tasks_may_hold_what_a_store_takes(tmp_path):
+  data = {'n': np.int64(3), 'some': {2, 1}, 'at': types.MappingProxyType({})}
+  task = dataclasses.replace(made.tasks(1)[0], data=data)
+  pending.write(tmp_path, 1, {}, [pending.Member(0, task, 0, past=PAST)])
+  (member,) = pending.read(tmp_path, 1)[1]
+  assert member.task.data == {'n': 3, 'some': [1, 2], 'at': {}}
 
 
 def test_half_a_file_is_never_left(tmp_path):

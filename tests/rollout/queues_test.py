@@ -59,6 +59,20 @@ def test_who_has_begun_and_who_is_needed_first_go_before_all():
   assert names(filled('longest', some)) == [(1, 2, 0), (0, 1, 0), (1, 0, 0)]
 
 
+def test_a_pause_makes_nobody_begin():
+  collector = loop.Collector(
+    made.FakeEngine(made.draw_text, 1), made.EchoEnv, made.language(),
+    made.limits(), order='longest',
+  )  # fmt: skip
+  play = loop.Play(collector, lambda player: None)
+  given = [loop.Entry(made.tasks(3)[2], sample) for sample in range(3)]
+  players = play.add(given, loop.Draws(0, 'train', 0))
+  play.advance()  # one slot
+  (before,) = (p.began for p in players if p.began)
+  play.prolong(5.0)
+  assert sorted(p.began for p in players) == [0.0, 0.0, before + 5.0]
+
+
 @pytest.mark.parametrize('order', queues.ORDERS)
 def test_trajectories_are_the_same_by_any_order(order):
   given = [loop.Entry(t, s) for t in made.tasks(5) for s in range(3)]
@@ -75,11 +89,11 @@ def test_trajectories_are_the_same_by_any_order(order):
 
 
 def test_the_longest_first_keeps_slots_busy():
-  """Group 2 takes three turns of 30 ms, the others one: slots 2."""
+  """Group 2 takes three turns of 0.1 s, the others one: slots 2."""
   slow = functools.partial(
-    made.EchoEnv, lambda t, s, n: time.sleep(0.03 * (n > 0))
+    made.EchoEnv, lambda t, s, n: time.sleep(0.1 * (n > 0))
   )
-  given = [loop.Entry(made.tasks(3)[t], s) for t in (0, 2) for s in range(3)]
+  given = [loop.Entry(made.tasks(3)[t], s) for t in (0, 2) for s in range(4)]
   ends = {}
   for order in queues.ORDERS:
     collector = loop.Collector(
