@@ -158,7 +158,7 @@ def test_a_digest_sees_a_bit_and_its_place():
 
 
 def test_a_value_head_learns_beside_adapters(tmp_path):
-  one, collector = trainer(tmp_path, **runs.ppo())
+  one, collector = trainer(tmp_path, **runs.PPO)
   publish = collector.engine.publish
 
   def without(tree, version):

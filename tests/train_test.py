@@ -6,7 +6,7 @@ import math
 import jax
 import numpy as np
 import pytest
-from trainer_fakes import StopReason, made, plain_rows, some, trainer
+from trainer_fakes import PPO, StopReason, made, plain_rows, some, trainer
 
 from agentrl_jax import assembly, metrics, rewards, train, types, weights
 from agentrl_jax.models import params as params_lib
@@ -319,13 +319,8 @@ def test_a_kl_compares_with_the_weights_at_the_start(tmp_path):
   assert rows[2]['loss/kl'] > 1e-7
 
 
-def ppo(**sets):
-  fields = {'advantage.estimator': 'gae', 'train.constant_groups': 'keep'}
-  return fields | sets
-
-
 def test_a_value_head_is_learnt_saved_and_kept_from_the_sampler(tmp_path):
-  one, collector = trainer(tmp_path, **ppo())
+  one, collector = trainer(tmp_path, **PPO)
   publish = collector.engine.publish
 
   def without(params, version):
@@ -349,7 +344,7 @@ def test_a_value_head_is_learnt_saved_and_kept_from_the_sampler(tmp_path):
 
 
 def test_a_run_with_values_resumes_bitwise(tmp_path):
-  sets = ppo(**{'eval.tasks': '0', 'eval.test_tasks': '0'})
+  sets = {**PPO, 'eval.tasks': '0', 'eval.test_tasks': '0'}
   one, _ = trainer(tmp_path / 'a', **sets)
   one.run()
   two, collector = trainer(tmp_path / 'b', **sets)

@@ -76,6 +76,10 @@ class Collector:
     return played
 
 
+# A learned value of states, as in configs/ppo.py.
+PPO = {'advantage.estimator': 'gae', 'train.constant_groups': 'keep'}
+
+
 def some(entry, _):
   """Even tasks: half of the group succeeds. Odd ones: all of it."""
   return float(entry.task.index % 2 or entry.sample % 2)

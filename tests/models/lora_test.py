@@ -95,7 +95,7 @@ def test_every_target_counts_alone(name, weights):
   )
 
 
-def test_a_fresh_adapter_changes_no_bit():
+def test_a_fresh_adapter_changes_nothing():
   key = jax.random.key(3)
   plain = params.init(BASE, key)
   fresh = params.init(CONFIG, key)
@@ -109,7 +109,10 @@ def test_a_fresh_adapter_changes_no_bit():
     assert not pair['b'].any()
     fan_in = pair['a'][0].size // LORA.rank
     assert np.std(pair['a']) == pytest.approx((3 * fan_in) ** -0.5, rel=0.3)
-  np.testing.assert_array_equal(logits(CONFIG, fresh), logits(BASE, plain))
+  # Zeros are added, by another program: it may round in another order.
+  np.testing.assert_allclose(
+    logits(CONFIG, fresh), logits(BASE, plain), atol=2e-6
+  )
 
 
 def test_split_and_join_undo_each_other(weights):
