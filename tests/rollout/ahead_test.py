@@ -334,13 +334,13 @@ def test_tasks_are_the_panels_and_a_lost_record_is_told(tmp_path, monkeypatch):
     display.Display, 'warn', lambda _, text: told.append(text)
   )
   mine, *_ = made.tasks(20)
-  other = types.Task('echo', 'train', 99, {'turns': 1})
-  ended = made.append_only([2], task=mine)
+  other = types.Task('other', 'train', 5, {'turns': 1})
   members = [
     pending.Member(1, dataclasses.replace(task, data={'turns': 1, 'as': []}), i)
     for i, task in enumerate((mine, other))
   ]
-  members.append(pending.Member(1, members[0].task, 2, done=ended))
+  ended = made.append_only([2], task=members[0].task)
+  members.append(pending.Member(1, ended.task, 2, done=ended))
   pending.write(tmp_path, 1, {'published': [[0, 0]]}, members)
   run = Run(tmp_path, 1)
   batch = run.source._batches[1]
