@@ -7,7 +7,6 @@ import pathlib
 import sys
 import time
 
-import jax
 import pytest
 from trainer_fakes import load, made, trainer
 
