@@ -7,6 +7,8 @@ import pathlib
 import sys
 import time
 
+import jax
+import numpy as np
 import pytest
 from trainer_fakes import load, made, trainer
 
@@ -63,6 +65,25 @@ def test_an_end_in_the_first_validation_leaves_no_record(tmp_path):
   with pytest.raises(loop.Interrupted):
     one.run()
   assert kept == []
+
+
+def test_what_is_published_shares_no_memory_with_what_is_donated(tmp_path):
+  """Float32 on both sides: a hand-over that copied nothing would be equal."""
+  one = tiny_run.trainer(tmp_path)
+  assert one.parts.model.dtype == 'float32'
+  engine = one.parts.collector.engine
+  assert one._publish()
+  mine = jax.tree.leaves(one._params)
+  places = [
+    {leaf.unsafe_buffer_pointer() for leaf in leaves}
+    for leaves in (mine, jax.tree.leaves(engine._params))
+  ]
+  assert places[0].isdisjoint(places[1])
+  before = jax.tree.map(np.copy, jax.device_get(engine._params))
+  overwrite = jax.jit(lambda leaves: [-x for x in leaves], donate_argnums=0)
+  new = overwrite(mine)
+  assert {leaf.unsafe_buffer_pointer() for leaf in new} == places[0]
+  jax.tree.map(np.testing.assert_array_equal, engine._params, before)
 
 
 AHEAD = {
