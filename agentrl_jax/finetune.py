@@ -224,7 +224,8 @@ def _train(
     state, _ = saved.restore(start, state)
   writer.truncate(start)
   own = distributed.own(config.train.rows)
-  display.stage('compiling the fine-tuning step')
+  if start < c.steps:
+    display.stage('compiling the fine-tuning step')
   for update in range(start, c.steps):
     if any(distributed.exchange(stop())):
       if update != saved.latest:
