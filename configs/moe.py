@@ -6,8 +6,12 @@ any policy; what a token costs is what the dense smoke run's token costs. With
 `policy/first_ratio_deviation` shows what that costs in bfloat16.
 Command: python experiments/launch.py --config=configs/moe.py
 Hardware: two CPU cores.
-Reached: not yet run.
-"""
+Reached: all stages, in
+<!-- number: moe.wall_s .0f -->208<!-- /number --> s; validation before RL
+<!-- number: moe.eval_success_start .1% -->0.0%<!-- /number -->, test success
+<!-- number: moe.test_success .1% -->6.2%<!-- /number -->, largest |ratio - 1| before an update
+<!-- number: moe.policy_first_ratio_deviation .1e -->3.8e-06<!-- /number -->.
+"""  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
 
