@@ -4,9 +4,9 @@ Claim: a policy whose demonstrations trust customers and skip questions learns
 to ask what the policy needs before it decides.
 Command: python experiments/launch.py --config=configs/desk.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: desk.test_success .1% -->86.5%<!-- /number -->,
-after fine-tuning <!-- number: desk.eval_success_start .1% -->51.6%<!-- /number -->;
-seeds: <!-- number: desk.runs -->1<!-- /number -->.
+Reached: test success <!-- number: desk.test_success .1% -->87.0%<!-- /number -->,
+after fine-tuning <!-- number: desk.eval_success_start .1% -->50.5%<!-- /number -->;
+seeds: <!-- number: desk.runs -->3<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
