@@ -16,7 +16,7 @@ import pathlib
 import sys
 
 from agentrl_jax import envs, tables, types
-from agentrl_jax.envs import base
+from agentrl_jax.envs import base, panels
 from agentrl_jax.rewards import labels, steps
 
 
@@ -66,7 +66,8 @@ def _labelled(options: argparse.Namespace):
   env_options, task_options = base.split_options(env_class, given)
   rates = {**getattr(env_class, 'rates', {}), **dict(map(_pair, options.rate))}
   for index in range(options.episodes):
-    data = env_class.generate(options.seed + index, **task_options)
+    name = f'{options.env}/label/{options.seed}/{index}'
+    data = panels.draw(env_class, name, 'label', task_options)
     task = types.Task(options.env, 'label', index, data)
     yield labels.label(
       functools.partial(envs.make, options.env, **env_options),

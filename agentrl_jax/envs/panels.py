@@ -115,7 +115,7 @@ def tasks(
   def records_of(panel: str) -> Callable[[], Iterator[dict[str, Any]]]:
     def generate():
       for index in range(sizes[panel]):
-        data = _draw(env_class, f'{name}/{panel}/{index}', panel, options)
+        data = draw(env_class, f'{name}/{panel}/{index}', panel, options)
         yield {'index': index, 'data': _json(data)}
 
     return generate
@@ -170,7 +170,7 @@ def demonstrations(
     split = 'demonstrations'
     for index in range(num):
       text = f'{name}/{split}/{seed}/{index}'
-      data = _draw(env_class, text, split, options)
+      data = draw(env_class, text, split, options)
       messages, reward = env_class.demonstrate(
         types.Task(name, split, index, data),
         seed=_number('mistakes/' + text),
@@ -206,10 +206,24 @@ def _parted(
   return env_options, {**env_class.task_defaults, **given}
 
 
-def _draw(
+def draw(
   env_class: type, text: str, split: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-  """Draws a task; where the space is small, only from the split's own part."""
+  """Draws a task; where the space is small, only from the split's own part.
+
+  Args:
+    env_class: says how, and whether splits part the space (`disjoint_splits`).
+    text: what the draw depends on.
+    split: 'train', 'validation', 'test'; any other name is of demonstrations
+      and labels, and never meets a validation or test task.
+    options: of the tasks.
+
+  Returns:
+    The task's `data`.
+
+  Raises:
+    ValueError: these options leave the split no task.
+  """
   data = env_class.generate(_number(text), **options)
   if not getattr(env_class, 'disjoint_splits', False):
     return data

@@ -198,6 +198,8 @@ class Process:
     return RemoteError(f'the process of the environment ended: {how}')
 
   def _kill(self) -> None:
+    if self._pipe.closed:
+      return
     self._pipe.close()
     self._process.kill()
     self._process.join()

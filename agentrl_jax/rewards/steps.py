@@ -190,7 +190,7 @@ def loads(text: str, *, style: str = 'trl') -> list[Steps]:
   """
   _, read = FORMATS[style]
   out = []
-  for number, line in enumerate(text.splitlines(), 1):
+  for number, line in enumerate(text.split('\n'), 1):
     if not line.strip():
       continue
     try:

@@ -170,6 +170,21 @@ def test_a_crash_takes_nothing_with_it(text, how):
     assert other.step(say('hello')).info['pid']
 
 
+def dies():
+  os._exit(3)
+
+
+def dawdles():
+  time.sleep(600)
+
+
+def test_one_that_cannot_be_made_says_how_its_process_ended():
+  with pytest.raises(remote.RemoteError, match='exit status 3'):
+    remote.Process(dies, 30.0)
+  with pytest.raises(TimeoutError, match='no answer within 1 s'):
+    remote.Process(dawdles, 1.0)
+
+
 def test_each_lives_in_a_clean_process_of_its_own():
   with naughty() as env, naughty() as other:
     infos = [e.step(say('hello')).info for e in (env, other)]

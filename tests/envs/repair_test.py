@@ -297,7 +297,7 @@ def test_no_function_is_in_two_splits():
   functions = {
     split: {
       repair.RepairEnv.split_key(
-        panels._draw(repair.RepairEnv, f'{split}/{i}', split, {})
+        panels.draw(repair.RepairEnv, f'{split}/{i}', split, {})
       )
       for i in range(60)
     }

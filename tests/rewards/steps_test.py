@@ -80,6 +80,11 @@ def test_there_and_back():
   assert json.loads(steps.dumps([RATED]))['completions'][2] == 'five'
 
 
+def test_letters_that_some_take_for_line_ends_are_letters():
+  given = steps.Steps('a\u2028b', ('one\u0085', 'two\u2029'), (1.0, 0.0))
+  assert steps.loads(steps.dumps([given])) == [given]
+
+
 def test_a_turn_is_a_step_with_what_came_back():
   episode = made.play(
     envs.make('arithmetic'),

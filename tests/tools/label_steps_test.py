@@ -5,6 +5,8 @@ import pathlib
 
 import pytest
 
+from agentrl_jax import envs
+from agentrl_jax.envs import panels
 from agentrl_jax.rewards import steps
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -28,6 +30,24 @@ def test_a_lake_is_labelled(tmp_path, capsys, style):
   for each in found:  # who makes no mistake takes good steps only
     assert set(each.labels) == {1.0} and each.prompt.startswith('Reach G')
     assert '"move"' in each.steps[0]
+
+
+def test_no_task_of_another_split_is_labelled(tmp_path, monkeypatch):
+  seen = []
+
+  def label(make_env, agent, task, **_):
+    seen.append(task.data)
+    raise StopIteration
+
+  monkeypatch.setattr(tool.labels, 'label', label)
+  for seed in range(40):
+    out = f'--out={tmp_path / str(seed)}'
+    with pytest.raises(RuntimeError):  # ends after its first task
+      tool.main(['sokoban', out, '--episodes=1', f'--seed={seed}'])
+  key = getattr(envs.ENVS['sokoban'], 'split_key', panels._json)
+  # Eighths 0 to 3 are of validation and test, 4 to 7 of training.
+  buckets = {panels._number(key(data)) % 8 for data in seen}
+  assert len(seen) == 40 and buckets <= {4, 5, 6, 7}
 
 
 def test_hard_labels_are_no_stricter_than_soft_ones(tmp_path):

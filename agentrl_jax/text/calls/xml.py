@@ -149,7 +149,9 @@ def _properties(
   for schema in schemas:
     function = schema.get('function', schema)
     if function['name'] == name:
-      return function.get('parameters', {}).get('properties', {})
+      given = function.get('parameters')
+      given = given.get('properties') if isinstance(given, Mapping) else None
+      return given if isinstance(given, Mapping) else {}
   return {}
 
 
@@ -167,9 +169,9 @@ def _kinds(schema: Any) -> set[str]:
   """Types that a parameter may have; none where its schema does not say."""
   if not isinstance(schema, Mapping):
     return set()
-  told = schema.get('type', ())
+  told = schema.get('type') or ()
   kinds = {told} if isinstance(told, str) else set(told)
-  for part in (*schema.get('anyOf', ()), *schema.get('oneOf', ())):
+  for part in (*(schema.get('anyOf') or ()), *(schema.get('oneOf') or ())):
     kinds |= _kinds(part)
   return kinds | {'integer'} if 'number' in kinds else kinds
 

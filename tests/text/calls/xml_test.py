@@ -34,6 +34,21 @@ def test_a_call_as_the_model_writes_it():
   assert tools.written('I look.', [call], STYLE) == CODER
 
 
+@pytest.mark.parametrize(
+  'parameters',
+  [
+    None,
+    True,
+    {'properties': None},
+    {'properties': {'city': {'type': None, 'anyOf': None, 'oneOf': None}}},
+  ],
+)
+def test_schemas_that_say_nothing_do_no_harm(parameters):
+  schemas = [{'function': {'name': 'search', 'parameters': parameters}}]
+  (call,) = tools.parse(CODER, STYLE, schemas).calls
+  assert call.arguments['city'] == 'Xian' and call.arguments['stops'] == [1, 2]
+
+
 def one(value, kind=None):
   text = (
     '<tool_call><function=f><parameter=x>'
