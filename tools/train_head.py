@@ -59,25 +59,32 @@ def _train(records, options) -> dict[str, float | str]:
       f'--held-out={options.held_out}: of {len(records)} records some must be '
       'held out and some be left'
     )
+  learnt, last = records[:-held], -1 if options.kind == 'outcome' else 0
+  prompts = {each.prompt for each in learnt}  # tasks may come again
+  others = [each for each in records[-held:] if each.prompt not in prompts]
+  labels = [y for each in others for y in each.labels[last:]]
+  if len({y > 0.5 for y in labels}) < 2:
+    raise ValueError(
+      f'{len(others)} held-out records with tasks of their own have '
+      f'{len(labels)} labels, not of both kinds: more records, or more of them '
+      f'held out (--held-out={options.held_out})'
+    )
   head = scorer.train(
-    records[:-held],
+    learnt,
     kind=options.kind,
     updates=options.updates,
     row_length=options.row_length,
     seed=options.seed,
   )
   scorer.save(head, options.to)
-  others = records[-held:]
-  last = -1 if options.kind == 'outcome' else 0
   found = scorer.load(directory=options.to).steps(others)
   scores = [x for row in found for x in row[last:]]
-  labels = [y for each in others for y in each.labels[last:]]
   return {
     'head': options.kind,
     'auc': calibration.auc(scores, [y > 0.5 for y in labels]),
     'rank_correlation': calibration.rank_correlation(scores, labels),
-    'episodes': len(records) - held,
-    'held_out': held,
+    'episodes': len(learnt),
+    'held_out': len(others),
     'labels': len(labels),
     'good': sum(y > 0.5 for y in labels) / len(labels),
   }
