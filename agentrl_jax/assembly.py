@@ -32,8 +32,7 @@ from agentrl_jax.envs import latency, remote
 from agentrl_jax.models import fused, moe
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
-from agentrl_jax.rollout import ahead, loop
-from agentrl_jax.rollout.breaker import Breaker
+from agentrl_jax.rollout import ahead, breaker, loop
 from agentrl_jax.rollout.episode import Language, Limits
 from agentrl_jax.sampler.engine import Engine
 from agentrl_jax.text import chat, templates, tools
@@ -399,12 +398,6 @@ def engine(
   )
 
 
-def breaker(config: ml_collections.ConfigDict) -> Breaker:
-  """Returns what says how many failures stop the run."""
-  c = config.rollout
-  return Breaker(share=c.failure_limit, count=c.failure_count)
-
-
 def collector(
   config: ml_collections.ConfigDict, engine: Engine, lang: Language, should_stop
 ) -> loop.Collector:
@@ -425,7 +418,7 @@ def collector(
     workers=config.env.workers,
     deadline_s=config.env.deadline_s,
     episode_deadline_s=config.rollout.episode_deadline_s,
-    breaker=breaker(config),
+    breaker=breaker.make(config.rollout),
     order=config.rollout.order,
     should_stop=should_stop,
   )

@@ -159,6 +159,33 @@ def run(
   return lora.join(checkpoint.read_tree(f'{cached}/params', trained), frozen)
 
 
+def imitator(
+  config: ml_collections.ConfigDict,
+  model: ModelConfig,
+  mesh: jax.sharding.Mesh,
+  fields: ml_collections.ConfigDict,
+  updates: int,
+) -> step.Learner:
+  """Returns a learner that makes the tokens of rows more likely.
+
+  Args:
+    config: of the run; rows and types are those of `config.train`.
+    model, mesh: the policy and its devices.
+    fields: of the optimizer.
+    updates: of its schedule.
+  """
+  c = config.train
+  chunk = objective.head_chunk(c.head_chunk, model.vocab_size)
+  return step.Learner(
+    model,
+    functools.partial(objective.likelihood, head_chunk=chunk),
+    optimizer.make(fields, updates),
+    mesh,
+    c.rows,
+    c.param_dtype,
+  )
+
+
 def _cached(name: str) -> pathlib.Path:
   return assembly.cache_root() / 'sft' / name
 
@@ -207,15 +234,7 @@ def _train(
     memory=language.memory,
   )
   batches = data.sft_batches(rows, num_rows=c.rows, seed=config.seed)
-  chunk = objective.head_chunk(config.train.head_chunk, model.vocab_size)
-  learner = step.Learner(
-    model,
-    functools.partial(objective.likelihood, head_chunk=chunk),
-    optimizer.make(c.optimizer, c.steps),
-    mesh,
-    config.train.rows,
-    config.train.param_dtype,
-  )
+  learner = imitator(config, model, mesh, c.optimizer, c.steps)
   kind = metrics.Writer if distributed.is_first() else metrics.Mute
   writer = kind(work, name='sft', tensorboard=False)
   state, start = learner.create(params), 0

@@ -9,7 +9,6 @@ Reference: Dong et al. 2023 (RAFT), arXiv:2304.06767; Touvron et al. 2023
 the best of a group is taken anyhow; here one that was not paid never is.
 """
 
-import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -17,7 +16,6 @@ from typing import Any
 import jax
 
 from agentrl_jax import data, finetune, train, types
-from agentrl_jax.learner import objective, optimizer, step
 from agentrl_jax.rollout import collate, store
 
 KIND = 'best'  # of the files of episodes
@@ -56,16 +54,9 @@ class Trainer(train.Trainer):
 
   def __init__(self, *args: Any):
     super().__init__(*args)
-    c = self.config
-    model = self._learner.config
-    chunk = objective.head_chunk(c.train.head_chunk, model.vocab_size)
-    self._imitator = step.Learner(
-      model,
-      functools.partial(objective.likelihood, head_chunk=chunk),
-      optimizer.make(c.rejection.optimizer, c.rejection.updates),
-      self.parts.mesh,
-      c.train.rows,
-      c.train.param_dtype,
+    c, model = self.config.rejection, self._learner.config
+    self._imitator = finetune.imitator(
+      self.config, model, self.parts.mesh, c.optimizer, c.updates
     )
 
   def _measure(self, groups: Sequence[types.Group]) -> dict[str, float]:

@@ -30,6 +30,7 @@ from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
 from agentrl_jax.rollout import (
   audit,
+  breaker,
   counterfactual,
   credit,
   curriculum,
@@ -462,7 +463,7 @@ class Trainer:
 
   def _check_failures(self, trajectories):
     failed = [t for t in trajectories if not t.stop_reason.trainable]
-    assembly.breaker(self.config).check(failed, len(trajectories))
+    breaker.make(self.config.rollout).check(failed, len(trajectories))
 
 
 def first_look(parts: Parts, params: Any) -> None:

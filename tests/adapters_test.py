@@ -1,15 +1,14 @@
 """Runs with adapters: what is frozen, kept, checked, resumed and handed on."""
 
 import dataclasses
-import importlib.util
 import json
 import pathlib
-import sys
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import adapters, assembly, checkpoint, metrics, types, weights
 from agentrl_jax import config as config_lib
@@ -22,14 +21,6 @@ LORA = {
   'lora.targets': "('q', 'o', 'down')",
   'sft.steps': '0',
 }
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(f'lora_{path.stem}', path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[spec.name] = module
-  spec.loader.exec_module(module)
-  return module
 
 
 runs = load(ROOT / 'tests' / 'trainer_fakes.py')

@@ -2,13 +2,12 @@
 the real sampler with the doctor looking on.
 """
 
-import importlib.util
 import pathlib
-import sys
 
 import chex
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import assembly, metrics
 from agentrl_jax import config as config_lib
@@ -18,14 +17,6 @@ NAMES = (
   'gigpo', 'grpo', 'reinforce', 'rloo', 'hgpo',
   'ppo', 'dr_grpo', 'dapo', 'gspo', 'reinforce_pp', 'remax',
 )  # fmt: skip
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[path.stem] = module
-  spec.loader.exec_module(module)
-  return module
 
 
 runs = load(ROOT / 'tests' / 'trainer_fakes.py')

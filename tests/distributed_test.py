@@ -1,6 +1,5 @@
 """Locks that two processes compute what one does, and stop or go on as one."""
 
-import importlib.util
 import json
 import math
 import os
@@ -14,6 +13,7 @@ import time
 import jax
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import distributed, sharding, supervisor
 from agentrl_jax.learner import estimate
@@ -24,13 +24,6 @@ FLAGS = (
   '--xla_force_host_platform_device_count=4 '
   '--xla_backend_optimization_level=0'  # compile fast, run slowly
 )
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 eight_devices = load(TESTS / 'eight_devices.py')

@@ -1,26 +1,17 @@
 """What a policy imitates of its own, and that imitation is fine-tuning."""
 
-import importlib.util
 import pathlib
-import sys
 
 import jax
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import assembly, metrics, rejection, types
 from agentrl_jax import config as config_lib
 from agentrl_jax.rollout import loop, store
 
 ROOT = pathlib.Path(__file__).parents[1]
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[path.stem] = module
-  spec.loader.exec_module(module)
-  return module
 
 
 fakes = load(ROOT / 'tests' / 'trainer_fakes.py')

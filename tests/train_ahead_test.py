@@ -10,7 +10,8 @@ import time
 import jax
 import numpy as np
 import pytest
-from trainer_fakes import load, made, trainer
+from loading import load
+from trainer_fakes import made, trainer
 
 from agentrl_jax import assembly, metrics, runtime
 from agentrl_jax.rollout import loop, pending, store

@@ -1,11 +1,10 @@
 """A trainer whose collector makes its trajectories up."""
 
-import importlib.util
 import pathlib
-import sys
 
 import jax
 import numpy as np
+from loading import load
 
 from agentrl_jax import assembly, display, metrics, runtime, train, types
 from agentrl_jax import config as config_lib
@@ -15,16 +14,6 @@ from agentrl_jax.sampler.engine import Counters
 
 ROOT = pathlib.Path(__file__).parents[1]
 StopReason = types.StopReason
-
-
-def load(path):
-  """Imports a file of the tests that no package holds, once."""
-  if path.stem not in sys.modules:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-  return sys.modules[path.stem]
 
 
 made = load(ROOT / 'tests' / 'rollout' / 'rollout_fakes.py')

@@ -22,9 +22,8 @@ from typing import Any
 import ml_collections
 
 from agentrl_jax import types
+from agentrl_jax.rollout import breaker, gathering, loop, pending
 from agentrl_jax.rollout import entries as entries_lib
-from agentrl_jax.rollout import gathering, loop, pending
-from agentrl_jax.rollout.breaker import Breaker
 
 # Seconds that a thread waits before it looks what others want.
 _PATIENCE_S = 0.05
@@ -83,7 +82,7 @@ class Ahead:
     self._config, self._workdir = config, workdir
     self._tasks, self._take, self._score = tasks, take, score
     self._display, self._should_stop = display, should_stop
-    self._breaker = Breaker(share=c.failure_limit, count=c.failure_count)
+    self._breaker = breaker.make(c)
     self._size, self._wanted = c.group_size, c.tasks
     self._number = c.tasks + c.oversample  # groups admitted an iteration
     self._collector = collector.twin()

@@ -4,6 +4,8 @@ import collections
 import dataclasses
 from collections.abc import Sequence
 
+import ml_collections
+
 from agentrl_jax import types
 
 
@@ -50,3 +52,8 @@ class Breaker:
       f'{first.task.name}: {first.stop_reason.value}: {error}. Repair the '
       'environment or the reward, or raise the limit'
     )
+
+
+def make(c: ml_collections.ConfigDict) -> Breaker:
+  """Returns what says how many failures stop the run, by `config.rollout`."""
+  return Breaker(share=c.failure_limit, count=c.failure_count)

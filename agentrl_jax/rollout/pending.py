@@ -90,7 +90,7 @@ def _path(workdir, step):
 
 
 def _dumps(member: Member) -> str:
-  done = member.done and json.loads(store.dumps(store.Record(member.done)))
+  done = member.done and store.to_json(store.Record(member.done))
   data = {
     'iteration': member.iteration,
     'task': vars(member.task),
@@ -98,9 +98,7 @@ def _dumps(member: Member) -> str:
     'past': [dataclasses.asdict(turn) for turn in member.past],
     'done': done,
   }
-  return json.dumps(
-    data, ensure_ascii=False, separators=(',', ':'), default=store.plain
-  )
+  return store.line(data)
 
 
 def _loads(line: str) -> Member:
@@ -114,5 +112,5 @@ def _loads(line: str) -> Member:
       Drawn(**{k: tuple(v) if isinstance(v, list) else v for k, v in x.items()})
       for x in data['past']
     ),
-    done=done and store.loads(json.dumps(done)).trajectory,
+    done=done and store.from_json(done).trajectory,
   )

@@ -95,7 +95,7 @@ def read(
     known = steps(workdir, kind=kind)
     raise ValueError(f'{target} does not exist; {kind} has steps {known}.')
   with target.open(encoding='utf-8') as file:
-    return [loads(line) for line in file]
+    return [loads(text) for text in file]
 
 
 def steps(workdir: str | os.PathLike[str], *, kind: str = 'train') -> list[int]:
@@ -107,6 +107,23 @@ def steps(workdir: str | os.PathLike[str], *, kind: str = 'train') -> list[int]:
 
 def dumps(record: Record) -> str:
   """Renders one record as one line of JSON."""
+  return line(to_json(record))
+
+
+def loads(text: str) -> Record:
+  """Reads one line back."""
+  return from_json(json.loads(text))
+
+
+def line(data: Any) -> str:
+  """Renders what is JSON but for `info` and `data` as one line of it."""
+  return json.dumps(
+    data, ensure_ascii=False, separators=(',', ':'), default=_plain
+  )
+
+
+def to_json(record: Record) -> dict[str, Any]:
+  """Returns one record as `line` takes it."""
   trajectory = record.trajectory
   turns = [_turn(turn) for turn in trajectory.turns]
   for key, values in (
@@ -115,27 +132,21 @@ def dumps(record: Record) -> str:
   ):
     for turn, value in zip(turns, values or ()):  # padding is left out
       turn[key] = value
-  return json.dumps(
-    {
-      'task': _fields(trajectory.task),
-      'sample': trajectory.sample,
-      'stop_reason': trajectory.stop_reason.value,
-      'outcome': trajectory.outcome,
-      'rewards': {k: list(v) for k, v in trajectory.rewards.items()},
-      'info': trajectory.info,
-      'prompt': [_message(message) for message in trajectory.prompt],
-      'turns': turns,
-      'contexts': [_context(context) for context in trajectory.contexts],
-    },
-    ensure_ascii=False,
-    separators=(',', ':'),
-    default=plain,
-  )
+  return {
+    'task': _fields(trajectory.task),
+    'sample': trajectory.sample,
+    'stop_reason': trajectory.stop_reason.value,
+    'outcome': trajectory.outcome,
+    'rewards': {k: list(v) for k, v in trajectory.rewards.items()},
+    'info': trajectory.info,
+    'prompt': [_message(message) for message in trajectory.prompt],
+    'turns': turns,
+    'contexts': [_context(context) for context in trajectory.contexts],
+  }
 
 
-def loads(line: str) -> Record:
-  """Reads one line back."""
-  data = json.loads(line)
+def from_json(data: Mapping[str, Any]) -> Record:
+  """Reads one record back, out of parsed JSON."""
   turns = data['turns']
   trajectory = types.Trajectory(
     task=types.Task(**data['task']),
@@ -223,7 +234,7 @@ def _read_turn(data: Mapping[str, Any]) -> types.Turn:
   return types.Turn(**fields)
 
 
-def plain(value: Any) -> Any:
+def _plain(value: Any) -> Any:
   """Makes JSON of what `info` or `data` hold: NumPy's, mappings, sets."""
   if hasattr(value, 'tolist'):
     return value.tolist()

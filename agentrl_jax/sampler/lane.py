@@ -284,13 +284,9 @@ class Lane:
     for i in range(min(shape.extend_rows, len(self.queue))):
       item = self.queue.popleft()
       part = item.tokens[item.done : item.done + shape.extend_chunk]
-      batch.slots[i] = item.slot
+      _fill(batch, i, item, len(part))
       batch.tokens[i, : len(part)] = part
       batch.start[i] = self.length[item.slot]
-      batch.count[i] = len(part)
-      batch.words[i] = item.words
-      batch.temperature[i] = item.temperature
-      batch.budget[i] = item.budget
       item.done += len(part)
       self.length[item.slot] += len(part)
       if item.done == len(item.tokens):
@@ -314,11 +310,8 @@ class Lane:
       return None
     batch = _empty_fork(self._programs.shape.extend_rows, self._width)
     for i, (item, source) in enumerate(taken):
-      batch.slots[i], batch.sources[i] = item.slot, source
-      batch.count[i] = len(item.tokens)
-      batch.words[i] = item.words
-      batch.temperature[i] = item.temperature
-      batch.budget[i] = item.budget
+      _fill(batch, i, item, len(item.tokens))
+      batch.sources[i] = source
       self.length[item.slot] = len(item.tokens)
       self._in_turn[item.slot] = True
       counters.forked_tokens += len(item.tokens)
@@ -357,23 +350,37 @@ def _empty_extension(
   rows: int, width: int, num_slots: int
 ) -> decode_lib.Extension:
   return decode_lib.Extension(
-    slots=np.full(rows, num_slots, np.int32),
     tokens=np.zeros((rows, width), np.int32),
     start=np.zeros(rows, np.int32),
-    count=np.zeros(rows, np.int32),
     final=np.zeros(rows, bool),
-    words=np.zeros((rows, 2), np.uint32),
-    temperature=np.ones(rows, np.float32),
-    budget=np.ones(rows, np.int32),
+    **_idle(rows, num_slots),
   )
 
 
 def _empty_fork(rows: int, num_slots: int) -> decode_lib.Fork:
   return decode_lib.Fork(
+    sources=np.zeros(rows, np.int32), **_idle(rows, num_slots)
+  )
+
+
+def _idle(rows: int, num_slots: int) -> dict[str, np.ndarray]:
+  """What all programs that start turns are told, of rows that start none."""
+  return dict(
     slots=np.full(rows, num_slots, np.int32),
-    sources=np.zeros(rows, np.int32),
     count=np.zeros(rows, np.int32),
     words=np.zeros((rows, 2), np.uint32),
     temperature=np.ones(rows, np.float32),
     budget=np.ones(rows, np.int32),
   )
+
+
+def _fill(
+  batch: decode_lib.Extension | decode_lib.Fork,
+  row: int,
+  item: Request,
+  count: int,
+) -> None:
+  """Gives a row a turn, and how many tokens its slot gets now."""
+  batch.slots[row], batch.count[row] = item.slot, count
+  batch.words[row], batch.temperature[row] = item.words, item.temperature
+  batch.budget[row] = item.budget

@@ -1,12 +1,11 @@
 """docs/metrics.md holds every metric and every stop reason, and no other."""
 
-import importlib.util
 import pathlib
 import re
-import sys
 
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import assembly, metrics, types
 from agentrl_jax.rollout import collate, selection
@@ -17,15 +16,6 @@ SOURCE = '\n'.join(
   path.read_text(encoding='utf-8')
   for path in sorted((ROOT / 'agentrl_jax').rglob('*.py'))
 )
-
-
-def load(path):
-  if path.stem not in sys.modules:
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
-  return sys.modules[path.stem]
 
 
 made = load(ROOT / 'tests' / 'rollout' / 'rollout_fakes.py')

@@ -4,11 +4,10 @@ A policy of one layer that was never trained ends its turns all the same: its
 weights favour the end token. Nothing is downloaded, no data set is made.
 """
 
-import importlib.util
 import pathlib
-import sys
 
 import jax
+from loading import load
 
 from agentrl_jax import assembly, display, runtime, train, types
 from agentrl_jax import config as config_lib
@@ -28,14 +27,6 @@ FIELDS = {
   'train.optimizer.schedule': 'constant',
   'doctor.every': '1',
 }
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  sys.modules[path.stem] = module
-  spec.loader.exec_module(module)
-  return module
 
 
 made = load(ROOT / 'tests' / 'rollout' / 'rollout_fakes.py')

@@ -1,7 +1,6 @@
 """The whole command: a run, its guards, its refusals, its resumption."""
 
 import functools
-import importlib.util
 import json
 import math
 import os
@@ -14,6 +13,7 @@ import tempfile
 import time
 
 import pytest
+from loading import load
 
 from agentrl_jax import metrics
 from agentrl_jax.rollout import store
@@ -24,13 +24,6 @@ TINY = ROOT / 'tests' / 'experiments' / 'tiny_config.py'
 PROGRAMS = pathlib.Path(
   tempfile.gettempdir(), f'agentrl_tests_{os.getuid()}', 'programs'
 )
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 drill = load(ROOT / 'tools' / 'kill_drill.py')

@@ -1,20 +1,13 @@
 """Three honest runs of the whole command are watched and stay silent."""
 
-import importlib.util
 import pathlib
 
 import pytest
+from loading import load
 
 from agentrl_jax import metrics
 
 HERE = pathlib.Path(__file__).parent
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 SETS = {

@@ -1,6 +1,5 @@
 """Locks: a run begins with a GGUF file, by the config of the real model."""
 
-import importlib.util
 import json
 import pathlib
 
@@ -8,6 +7,7 @@ import gguf_test
 import jax
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import assembly, checkpoint, metrics
 from agentrl_jax import config as config_lib
@@ -40,13 +40,6 @@ SETS = {
   'train.minibatches': '1',
   'train.row_length': '1536',
 }
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 launch = load(ROOT / 'experiments' / 'launch.py')

@@ -1,12 +1,12 @@
 """Locks what hosts add up; two of them are played one after the other here."""
 
 import dataclasses
-import importlib.util
 import pathlib
 
 import jax
 import numpy as np
 import pytest
+from loading import load
 
 from agentrl_jax import config as config_lib
 from agentrl_jax import distributed
@@ -15,13 +15,6 @@ from agentrl_jax.rollout import collate, credit, gathering, hosts, loop
 from agentrl_jax.types import Group, Task
 
 ROOT = pathlib.Path(__file__).parents[2]
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 made = load(ROOT / 'tests' / 'rollout' / 'rollout_fakes.py')

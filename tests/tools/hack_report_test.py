@@ -1,23 +1,16 @@
 """The report of a run directory: a line a step and kind, then the shares."""
 
-import importlib.util
 import json
 import pathlib
 
 import pytest
+from loading import load
 
 from agentrl_jax import config, envs, rewards, types
 from agentrl_jax.envs import scripted
 from agentrl_jax.rollout import store
 
 ROOT = pathlib.Path(__file__).parents[2]
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 report = load(ROOT / 'tools' / 'hack_report.py')

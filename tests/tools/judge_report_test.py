@@ -1,22 +1,16 @@
 """A judge of known skill gets the report that it deserves."""
 
-import importlib.util
 import json
 import pathlib
 import re
+
+from loading import load
 
 from agentrl_jax import envs, rewards, types
 from agentrl_jax.envs import scripted
 from agentrl_jax.rollout import store
 
 ROOT = pathlib.Path(__file__).parents[2]
-
-
-def load(path):
-  spec = importlib.util.spec_from_file_location(path.stem, path)
-  module = importlib.util.module_from_spec(spec)
-  spec.loader.exec_module(module)
-  return module
 
 
 report = load(ROOT / 'tools' / 'judge_report.py')
