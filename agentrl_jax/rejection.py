@@ -42,7 +42,7 @@ def best(
       tasks.setdefault(t.task.name, []).append(t)
   out = []
   for members in tasks.values():
-    members.sort(key=lambda t: (-_total(t), len(t.turns)))
+    members.sort(key=lambda t: (-t.worth, len(t.turns)))
     ways = {tuple(turn.text for turn in t.turns): t for t in members[::-1]}
     kept = {id(t) for t in ways.values()}
     out += [t for t in members if id(t) in kept][:per_task]
@@ -119,7 +119,3 @@ class Trainer(train.Trainer):
   def _choose(self, trajectories):
     c = self.config.rejection
     return best(trajectories, above=c.above, per_task=c.per_task)
-
-
-def _total(t: types.Trajectory) -> float:
-  return math.fsum(t.rewards.get('total', (t.outcome,)))

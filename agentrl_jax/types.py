@@ -8,6 +8,7 @@ token stream that the policy saw.
 
 import dataclasses
 import enum
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -184,6 +185,11 @@ class Trajectory:
   def outcome(self) -> float:
     """Undiscounted sum of what the environment paid."""
     return float(sum(turn.reward for turn in self.turns))
+
+  @property
+  def worth(self) -> float:
+    """Undiscounted sum of all its rewards; the outcome before it is scored."""
+    return math.fsum(self.rewards.get('total', (self.outcome,)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -46,16 +46,22 @@ def test_a_task_is_named_by_environment_split_and_index():
   assert TASK.name == 'flight/train/7'
 
 
-def test_the_outcome_is_what_the_environment_paid():
-  def trajectory(*rewards, **parts):
-    turns = tuple(map(turn, rewards))
-    return types.Trajectory(
-      TASK, 0, (), turns, (), StopReason.DONE, rewards=parts
-    )
+def trajectory(*rewards, **parts):
+  turns = tuple(map(turn, rewards))
+  return types.Trajectory(
+    TASK, 0, (), turns, (), StopReason.DONE, rewards=parts
+  )
 
+
+def test_the_outcome_is_what_the_environment_paid():
   # Undiscounted; other reward parts do not enter.
   assert trajectory(0.5, -0.25, 1.0, shaped=(9, 9, 9)).outcome == 1.25
   assert trajectory().outcome == 0.0
+
+
+def test_the_worth_is_all_that_was_paid_once_it_is_scored():
+  assert trajectory(0.5, -0.25).worth == 0.25  # the outcome, as yet
+  assert trajectory(1.0, 1.0, total=(0.5, -0.25), shaped=(9, 9)).worth == 0.25
 
 
 @pytest.mark.parametrize(

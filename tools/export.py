@@ -14,6 +14,7 @@ whose rewards differ.
 
 import argparse
 import json
+import operator
 import pathlib
 import sys
 
@@ -160,12 +161,10 @@ def _pairs(trajectories):
     if t.turns:
       groups.setdefault(t.task.name, []).append(t)
 
-  def worth(t):
-    return sum(t.rewards.get('total', (t.outcome,)))
-
   for members in groups.values():
+    worth = operator.attrgetter('worth')
     best, worst = max(members, key=worth), min(members, key=worth)
-    if worth(best) > worth(worst):
+    if best.worth > worst.worth:
       yield best, worst
 
 

@@ -7,10 +7,10 @@ One line a step and kind of task: episodes, share that took the hole, share
 that was paid, share that the verifier without holes confirms; then the share of
 each reward part in what differs within groups.
 
-With `--alarm` a line of JSON on all runs instead: how many rang (warned of
-anything that config.watch names), when the growing gap to the audit did first,
-and how many iterations later that gap was half of all episodes (`lead`; to the
-end of the run where it never was). Means over the runs that rang.
+With `--alarm` a line of JSON on all runs instead: how many `rang`, which is a
+warning of the growing gap to the audit, how many `warned` of anything, when the
+first rang, and how many iterations later the gap was half of all episodes
+(`lead`; to the end of the run where it never was). Means over those that rang.
 """
 
 import argparse
@@ -78,13 +78,9 @@ def alarms(name: str, runs: list[str]) -> dict[str, float | str]:
   }
   if rang:
     first = [each['warned']['audit_gap'] for each in rang]
+    leads = [each['taken_over'] - at for each, at in zip(rang, first)]
     out['iteration'] = statistics.fmean(first)
-    out['lead'] = statistics.fmean(
-      each['taken_over'] - at for each, at in zip(rang, first)
-    )
-    out['lead_min'] = min(
-      each['taken_over'] - at for each, at in zip(rang, first)
-    )
+    out['lead'], out['lead_min'] = statistics.fmean(leads), min(leads)
   return out
 
 
