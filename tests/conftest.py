@@ -32,6 +32,22 @@ def _strict_shapes():
     yield
 
 
+@pytest.fixture(autouse=True, scope='module')
+def _few_programs():
+  """Drops compiled programs before the kernel's limit on mappings is reached.
+
+  Each takes several of the 65,530 that a Linux process may have; beyond them
+  XLA dies by SIGSEGV or SIGABRT. They come back from the cache on disk.
+  """
+  yield
+  maps = pathlib.Path('/proc/self/maps')
+  mappings = maps.read_bytes().count(b'\n') if maps.exists() else 0
+  if 'jax' in sys.modules and mappings > 20_000:
+    import jax
+
+    jax.clear_caches()
+
+
 @pytest.fixture(scope='session')
 def draw_params():
   """f(config, seed=0) -> weights with the spread of `params.init`, by NumPy.
