@@ -89,6 +89,7 @@ def test_episodes_come_back_by_what_was_drawn_of_them(after, workers, memory):
   first, players, player = interrupted(after, after, **options)
   player.engine.version = 5
   first.vacate()
+  player.close()
   ended = [p.done for p in players if p.done]
   assert ended or after < 15
   left = [p for p in players if p.done is None]
