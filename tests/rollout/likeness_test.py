@@ -2,7 +2,6 @@
 
 import difflib
 import random
-import time
 
 import pytest
 from rapidfuzz import distance
@@ -182,28 +181,26 @@ def test_common_prefix_by_halves():
 
 
 @pytest.mark.parametrize('threshold', [0.8, 0.95])
-def test_a_group_costs_as_much_as_few_questions(threshold):
-  """16 groups of 400 turns of 400 characters in less than a second.
+def test_a_group_asks_few_questions(threshold, monkeypatch):
+  """Blocks are compared once a text; most pairs are ruled out by counts."""
+  asked = {'blocks': 0, 'subsequences': 0}
+  alike, subsequences = likeness._alike, likeness._subsequences
 
-  On a machine with other work nothing takes as long as it should: two groups
-  may take as long as 300 ratios of difflib, which are 1 ms or less each.
-  """
-  groups = [visited(seed) for seed in range(2)]
+  def count_blocks(*args):
+    asked['blocks'] += 1
+    return alike(*args)
 
-  def clustered():
-    for keys in groups:
-      clusters = likeness.Blocks(threshold)
-      for key in keys:
-        clusters.find(key)
+  def count_subsequences(text, others):
+    asked['subsequences'] += len(others)
+    return subsequences(text, others)
 
-  def asked():
-    for a, b in zip(groups[0][:50], groups[1][:50]):
-      difflib.SequenceMatcher(None, a, b).ratio()
-
-  def seconds(work):
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-  few = min(seconds(asked) for _ in range(3))
-  assert min(seconds(clustered) for _ in range(3)) < 6 * few
+  monkeypatch.setattr(likeness, '_alike', count_blocks)
+  monkeypatch.setattr(likeness, '_subsequences', count_subsequences)
+  clusters, turns = likeness.Blocks(threshold), visited(0)
+  for turn in turns:
+    clusters.find(turn)
+  distinct, firsts = len(set(turns)), len(clusters._firsts)
+  assert firsts < distinct < len(turns)
+  assert distinct - firsts <= asked['blocks'] <= distinct
+  # On average a text meets half of the firsts; two subsequences are a pair's.
+  assert asked['subsequences'] < distinct * firsts / 4
