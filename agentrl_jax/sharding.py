@@ -238,11 +238,21 @@ def by_rows(x: jax.Array) -> jax.Array:
   device computes all rows, and sums of whole activations go over the links
   instead of a block's weights.
   """
+  return placed_by(x, ('rows', *(None,) * (x.ndim - 1)))
+
+
+def placed_by(x: jax.Array, axes: tuple[str | None, ...]) -> jax.Array:
+  """Splits an array by its logical axes, where `traced_on` is in force."""
   mesh = jax.sharding.get_abstract_mesh()
   if mesh.empty or mesh.size == 1:
     return x
-  axes = ('rows', *(None,) * (x.ndim - 1))
   return jax.lax.with_sharding_constraint(x, spec(axes, x.shape, mesh))
+
+
+def row_parts(num_rows: int) -> int:
+  """Returns over how many parts rows are split where `traced_on` is in force."""
+  parts = num_row_parts(dict(jax.sharding.get_abstract_mesh().shape))
+  return 1 if num_rows % parts else parts
 
 
 def num_row_parts(sizes: Mapping[str, int]) -> int:

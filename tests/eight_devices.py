@@ -152,13 +152,21 @@ def sample(mesh, weights):
   )
 
 
-def summed(mesh):
-  """Shapes that devices add up among them in a gradient."""
-  policy = objective.PolicyObjective(losses.LOSSES['ppo_clip'])
+def summed(mesh, head_chunk=0):
+  """Shapes that devices add up among them in a gradient: (all, in loops)."""
+  policy = objective.PolicyObjective(
+    losses.LOSSES['ppo_clip'], head_chunk=head_chunk
+  )
   learner = step.Learner(TINY, policy, optimizer.make(OPTIONS, 9), mesh, ROWS)
   program = learner.lower(rows(0))['accumulate'].compile().as_text()
-  found = re.findall(r'= \(?((?:\w+\[[\d,]*\]\S* ?)+)\)? all-reduce\(', program)
-  return sorted(set(re.findall(r'\w+\[[\d,]*\]', ' '.join(found))))
+  loops = re.findall(r'body=%?([\w.\-]+)', program)
+  shapes = {False: set(), True: set()}
+  for part in re.split(r'\n(?=%|ENTRY)', program):
+    name = re.match(r'%?([\w.\-]+) \(', part)
+    found = re.findall(r'= \(?(.*?)\)? all-reduce\(', part)
+    in_loop = bool(name) and name[1] in loops
+    shapes[in_loop] |= set(re.findall(r'\w+\[[\d,]*\]', ' '.join(found)))
+  return sorted(shapes[False] | shapes[True]), sorted(shapes[True])
 
 
 def adapted(mesh, weights):
@@ -212,7 +220,8 @@ def main():
     out[name]['adapted'], merged = adapted(mesh, beside)
     first_adapted = first_adapted or merged
     out[name]['adapted_gap'] = gap(merged, first_adapted)
-    out[name]['summed'] = summed(mesh)
+    out[name]['summed'] = summed(mesh)[0]
+    out[name]['summed_chunked'] = summed(mesh, CHUNK)
   out['moved'] = moved(weights)
   sys.stdout.write(json.dumps(out) + '\n')
 

@@ -125,6 +125,14 @@ def test_a_head_in_chunks_gives_the_same_on_every_mesh(measured, name):
 
 
 @pytest.mark.parametrize('name', NAMES)
+def test_gradients_of_a_head_are_summed_once_and_not_by_chunk(measured, name):
+  head = 'f32[32,16]' if name == 'fsdp8' else 'f32[32,8]'  # V by tensor
+  everywhere, in_loops = measured[name]['summed_chunked']
+  assert in_loops  # of the blocks
+  assert head in everywhere and head not in in_loops
+
+
+@pytest.mark.parametrize('name', NAMES)
 def test_adapters_learn_the_same_on_every_mesh(measured, name):
   one, many = measured['one']['adapted'], measured[name]['adapted']
   assert one.keys() == many.keys() and one != measured['one']['metrics']

@@ -6,6 +6,8 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax import sharding
+
 
 def token_logprobs(
   logits: chex.Array, targets: chex.Array, *, temperature: float = 1.0
@@ -115,6 +117,11 @@ def _by_chunks(temperature, chunk, hidden, head, targets, num_chunks):
   return _forward(temperature, chunk, hidden, head, targets, num_chunks)[0]
 
 
+def _gathered(head, dtype):
+  """The head as all chunks read it: split by vocabulary alone."""
+  return sharding.placed_by(head.astype(dtype), (None, 'vocab'))
+
+
 def _logits(temperature, hidden, head):
   logits = jnp.einsum(
     'rtd,dv->rtv', hidden, head, preferred_element_type=jnp.float32
@@ -128,7 +135,7 @@ def _top(logits):
 
 
 def _forward(temperature, chunk, hidden, head, targets, num_chunks):
-  cast = head.astype(hidden.dtype)
+  cast = _gathered(head, hidden.dtype)
 
   def step(i, done):
     part, names = (_chunk(x, i, chunk) for x in (hidden, targets))
@@ -158,7 +165,11 @@ def _backward(temperature, chunk, kept, cotangents):
       ∂ H / ∂z_v        = -p_v (log p_v + H)
   """
   hidden, head, targets, num_chunks, entropies, norms = kept
-  cast = head.astype(hidden.dtype)
+  cast = _gathered(head, hidden.dtype)
+  # Each device adds up its own rows' gradient of the head: one sum over the
+  # links behind the loop, where each chunk would have one.
+  parts = sharding.row_parts(len(hidden))
+  split = ('rows', None, 'vocab')
 
   def step(i, grads):
     cut = functools.partial(_chunk, i=i, chunk=chunk)
@@ -173,12 +184,17 @@ def _backward(temperature, chunk, kept, cotangents):
     grad = (grad / temperature).astype(hidden.dtype)
     of_part = jnp.einsum('rtv,dv->rtd', grad, cast)
     of_head = jnp.einsum(
-      'rtd,rtv->dv', part, grad, preferred_element_type=jnp.float32
+      'prtd,prtv->pdv',
+      *(x.reshape(parts, -1, *x.shape[1:]) for x in (part, grad)),
+      preferred_element_type=jnp.float32,
     )
-    return _write(grads[0], of_part, i, chunk), grads[1] + of_head
+    of_head = sharding.placed_by(grads[1] + of_head, split)
+    return _write(grads[0], of_part, i, chunk), of_head
 
-  zeros = jnp.zeros_like(hidden), jnp.zeros(head.shape, jnp.float32)
+  sums = jnp.zeros((parts, *head.shape), jnp.float32)
+  zeros = jnp.zeros_like(hidden), sharding.placed_by(sums, split)
   of_hidden, of_head = jax.lax.fori_loop(0, num_chunks, step, zeros)
+  of_head = jnp.sum(of_head, axis=0)
   return of_hidden, of_head.astype(head.dtype), None, None
 
 
