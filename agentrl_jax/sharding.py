@@ -250,7 +250,7 @@ def placed_by(x: jax.Array, axes: tuple[str | None, ...]) -> jax.Array:
 
 
 def row_parts(num_rows: int) -> int:
-  """Returns over how many parts rows are split where `traced_on` is in force."""
+  """Returns over how many parts rows go, where `traced_on` is in force."""
   parts = num_row_parts(dict(jax.sharding.get_abstract_mesh().shape))
   return 1 if num_rows % parts else parts
 
