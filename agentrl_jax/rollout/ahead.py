@@ -14,7 +14,6 @@ import contextlib
 import dataclasses
 import queue
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent import futures
 from typing import Any
@@ -92,13 +91,12 @@ class Ahead:
     self._published: dict[int, int] = {}  # version -> its last iteration
     self._counts = collections.Counter()
     self._measures: dict[str, float] = {}
-    self._since = time.monotonic()
     self._changed = threading.Condition()
     self._orders: queue.SimpleQueue = queue.SimpleQueue()
     self._parked, self._closed = True, False
     self._fault: BaseException | None = None
     self._thread = threading.Thread(target=self._work, daemon=True)
-    self._thread.start()
+    self._begin()
 
   @property
   def counts(self) -> Mapping[str, int]:
@@ -145,7 +143,7 @@ class Ahead:
       loop.Interrupted: the run was asked to end.
       breaker.TooManyFailures: too many episodes of an iteration failed.
     """
-    start = time.monotonic()
+    start = self._collector.clock()
     batch = self._batches[iteration]
     with self._changed:
       self._look_around()
@@ -155,9 +153,9 @@ class Ahead:
           len(batch.done),
           self._wanted * self._size,
         )
-        self._changed.wait(_PATIENCE_S)
+        self._wait()
         self._look_around()
-    waited = time.monotonic() - start
+    waited = self._collector.clock() - start
     lost = self._between(lambda: self._cut(batch))
     groups = self._groups(batch)
     self._measures = {'time/wait_s': waited} | self._ages(groups, iteration)
@@ -191,14 +189,14 @@ class Ahead:
   @contextlib.contextmanager
   def paused(self) -> Iterator[None]:
     """All slots are free inside; episodes have as much more time."""
-    start, was = time.monotonic(), self._parked
+    start, was = self._collector.clock(), self._parked
 
     def park():
       self._play.vacate()
       self._parked = True
 
     def resume():
-      self._play.prolong(time.monotonic() - start)
+      self._play.prolong(self._collector.clock() - start)
       self._parked = was
 
     self._between(park)
@@ -268,6 +266,13 @@ class Ahead:
     self._orders.put((lambda: None, futures.Future()))
     self._thread.join()
     self._collector.close()
+
+  def _begin(self):
+    self._thread.start()
+
+  def _wait(self):
+    """Waits for a trajectory that ends, not long."""
+    self._changed.wait(_PATIENCE_S)
 
   def _work(self):
     try:

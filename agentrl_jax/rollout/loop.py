@@ -45,6 +45,9 @@ class Collector:
     breaker: says how many failures are too many.
     order: who gets a slot next, a name in `queues.ORDERS`.
     should_stop: asked between pieces of work; True raises `Interrupted`.
+    make_pool: makes the pool of environments; None = threads, as `workers` and
+      `deadline_s` say.
+    clock: tells the time in seconds.
 
   Attributes:
     busy: of the devices, while the sampler computes.
@@ -63,18 +66,22 @@ class Collector:
     breaker: Breaker = Breaker(),  # noqa: B008 (frozen)
     order: str = 'given',
     should_stop: Callable[[], bool] = lambda: False,
+    make_pool: Callable[[], pool_lib.Pool] | None = None,
+    clock: Callable[[], float] = time.monotonic,
   ):
-    self.engine = engine
+    self.engine, self.clock = engine, clock
     self._make_env = make_env
     self._language = language
     self._limits = limits
-    self._make_pool = functools.partial(pool_lib.Pool, workers, deadline_s)
+    self._make_pool = make_pool or functools.partial(
+      pool_lib.Pool, workers, deadline_s
+    )
     self._pool = self._make_pool()
     self._episode_deadline_s = episode_deadline_s or math.inf
     self._breaker, self._order = breaker, order
     self._should_stop = should_stop
     self._tickets = itertools.count()
-    self.busy = Busy()
+    self.busy = Busy(clock)
 
   def twin(self) -> 'Collector':
     """Returns one with the same engine, and environment threads of its own."""
@@ -172,7 +179,7 @@ class Play:
     self._language = collector._language
     self._limits = collector._limits
     self._deadline_s = collector._episode_deadline_s
-    self._busy = collector.busy
+    self._busy, self._clock = collector.busy, collector.clock
     self._on_finish, self._on_state = on_finish, on_state
     self._waiting = queues.ORDERS[collector._order]()  # without a slot
     self._seated = {}  # slot -> player
@@ -267,7 +274,7 @@ class Play:
     self._seated[slot] = player
     player.slot, player.is_read = slot, False
     if player.env is None:
-      player.began = time.monotonic()
+      player.began = self._clock()
       self._submit(player, None, self._opening(player))
     else:
       self._request(player, ())
@@ -329,7 +336,7 @@ class Play:
 
   def _left(self, player):
     """Seconds that an episode still has."""
-    return player.began + self._deadline_s - time.monotonic()
+    return player.began + self._deadline_s - self._clock()
 
   def _overdue(self, player):
     player.episode.fail(

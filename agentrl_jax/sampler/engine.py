@@ -117,7 +117,7 @@ class Engine:
       placement,
       stop_ids=tuple(stop_ids),
       truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
-      shape=Shape(extend_rows, extend_chunk, decode_chunk),
+      shape=_shape(extend_rows, extend_chunk, decode_chunk, self._width),
     )
     num_threads = num_lanes if mesh.size == 1 else 1
     threads = [futures.ThreadPoolExecutor(1) for _ in range(num_threads)]
@@ -306,6 +306,11 @@ class Engine:
   def _find(self, slot: int):
     number, local = divmod(slot, self._width)
     return self._lanes[number], local
+
+
+def _shape(rows: int, chunk: int, steps: int, width: int) -> Shape:
+  """Takes calls to last as their tokens are many: arithmetic takes the time."""
+  return Shape(rows, chunk, steps, extend_steps=rows * chunk / width)
 
 
 def _programs(

@@ -8,6 +8,7 @@ run one after the other: two lanes need two threads to compute side by side.
 
 import collections
 import dataclasses
+import math
 import threading
 from collections.abc import Callable, Sequence
 from concurrent import futures
@@ -69,11 +70,15 @@ class Counters:
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-  """Rows and tokens a row of an extend call, steps of a decode call."""
+  """Rows and tokens a row of an extend call, steps of a decode call.
+
+  `extend_steps` says how many decode steps an extend call takes as long as.
+  """
 
   extend_rows: int
   extend_chunk: int
   decode_chunk: int
+  extend_steps: float
 
 
 class Program:
@@ -146,6 +151,7 @@ class Lane:
     self._width = width
     self._thread = thread
     self._in_turn = np.zeros(width, bool)  # being drawn
+    self._idle = 0  # slot-steps that turns have waited for an extend call
     self._prompts = prompts.Prompts()
 
   @property
@@ -163,6 +169,16 @@ class Lane:
   def _demand(self) -> int:
     """Turns that wait to begin."""
     return len(self.queue) + len(self._prompts.waiting)
+
+  @property
+  def _patience(self) -> float:
+    """Slot-steps that turns still wait for others to share an extend call.
+
+    Those that wait idle no more than the call would make the live ones idle:
+    so its time is at most twice that of the best plan, whatever comes.
+    """
+    price = self._programs.shape.extend_steps * int(self._in_turn.sum())
+    return price - self._idle
 
   def add(self, request: Request) -> None:
     """Queues a turn, or lets it wait for a prompt that another slot reads."""
@@ -183,8 +199,9 @@ class Lane:
       return
     rows = self._programs.shape.extend_rows
     batch = limits = None
-    if self.queue and (self._demand >= rows or not self._in_turn.any()):
+    if self.queue and (self._demand >= rows or self._patience <= 0):
       batch = self._extension(counters)
+      self._idle = 0
     forks = self._forks(counters, batch is not None)
     num_live = int(self._in_turn.sum())
     # Contexts that fill another extend call go first: they would wait idle.
@@ -193,6 +210,8 @@ class Lane:
       wanted = max(rows - self._demand, 1)
       stop_below = 1 if num_live <= wanted else num_live - wanted + 1
       steps = 1 if expecting else self._programs.shape.decode_chunk
+      if self.queue:
+        steps = min(steps, math.ceil(self._patience / len(self.queue)))
       limits = (np.int32(steps), np.int32(stop_below))
     if not (batch is forks is limits is None):
       self.call = self._thread.submit(
@@ -214,6 +233,7 @@ class Lane:
     if result.used is not None:
       counters.decode_calls += 1
       counters.decode_steps += int(result.used[0])
+      self._idle += int(result.used[0]) * len(self.queue)
       counters.slot_steps += int(result.used[0]) * self._width
       counters.live_slot_steps += int(result.used[1])
     done = []
@@ -267,6 +287,7 @@ class Lane:
   def _silence(self) -> None:
     """Nothing is queued and no slot is in a turn any more."""
     self.queue.clear()
+    self._idle = 0
     self.forget_prompts()
     self._in_turn[:] = False
     live = self._state.live

@@ -1,19 +1,11 @@
 """Time in which somebody is inside counts once, however many are."""
 
-import pytest
-
 from agentrl_jax.rollout import busy
 
 
-@pytest.fixture
-def clock(monkeypatch):
-  now = [0.0]
-  monkeypatch.setattr(busy.time, 'monotonic', lambda: now[0])
-  return now
-
-
-def test_the_union_is_counted_and_asking_starts_anew(clock):
-  one = busy.Busy()
+def test_the_union_is_counted_and_asking_starts_anew():
+  clock = [0.0]
+  one = busy.Busy(lambda: clock[0])
   clock[0] = 1.0
   one.__enter__()
   clock[0] = 2.0

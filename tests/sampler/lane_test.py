@@ -13,6 +13,7 @@ from agentrl_jax.sampler import decode, lane
 
 TINY = ModelConfig(vocab_size=13, **PRESETS['tiny'])
 WIDTH, ROWS, CHUNK, STEPS, STOP = 4, 2, 4, 3, 12
+LONG = 99.0  # decode steps that an extend call takes as long as
 
 
 class Device:
@@ -60,16 +61,22 @@ def device():
   return Device()
 
 
-@pytest.fixture
-def one(device):
+def made(device, rows=ROWS, extend_steps=LONG):
   programs = lane.Programs(
     extend=device.extend,
     decode=device.decode,
     stop_ids=(STOP,),
-    shape=lane.Shape(ROWS, CHUNK, STEPS),
+    shape=lane.Shape(rows, CHUNK, STEPS, extend_steps),
   )
-  with futures.ThreadPoolExecutor(1) as thread:
-    yield lane.Lane(programs, decode.init(TINY, WIDTH, 64, 8), WIDTH, thread)
+  thread = futures.ThreadPoolExecutor(1)
+  return lane.Lane(programs, decode.init(TINY, WIDTH, 64, 8), WIDTH, thread)
+
+
+@pytest.fixture
+def one(device):
+  out = made(device)
+  yield out
+  out._thread.shutdown()
 
 
 def ask(one, slot, size):
@@ -120,6 +127,39 @@ def test_a_prompt_waits_for_another_while_turns_are_drawn(one, device):
   ask(one, 3, 2)
   step(one)
   assert device.extended[1].slots.tolist() == [1, 3]
+
+
+def test_a_prompt_waits_no_longer_than_it_would_make_others_wait(device):
+  """An extend call is as long as 2 steps: 2 x 2 live slots stand still."""
+  one = made(device, rows=3, extend_steps=2.0)
+  for slot in (0, 1):
+    ask(one, slot, 1)
+  step(one)
+  ask(one, 2, 1)
+  for _ in range(4):  # one waits, a step a call
+    step(one)
+    assert len(device.extended) == 1
+  step(one)
+  assert len(device.extended) == 2
+  # At most 3 steps a call, of the 4 that it waits; then of what is left.
+  assert [steps for steps, _ in device.limits[1:5]] == [3, 3, 2, 1]
+  one._thread.shutdown()
+
+
+def test_more_that_wait_wait_shorter(device):
+  """2 slot-steps a step: of 3 x 2 none is left after three steps."""
+  one = made(device, rows=3, extend_steps=3.0)
+  for slot in (0, 1):
+    ask(one, slot, 1)
+  step(one)
+  for slot in (2, 3):
+    ask(one, slot, 1)
+  for _ in range(3):
+    step(one)
+    assert len(device.extended) == 1
+  step(one)
+  assert device.extended[1].slots.tolist() == [2, 3, WIDTH]
+  one._thread.shutdown()
 
 
 def test_unfinished_prompts_stay_in_front(one, device):
