@@ -13,11 +13,11 @@ Command: tools/run tools/label_steps.py flight --episodes=300 --rollouts=6
 tools/run tools/train_head.py runs/labels.jsonl --to=runs/heads/flight
 tools/run experiments/sweep.py --config=configs/ablations/rewards.py
 Hardware: one or two cores, one-core trials.
-Reached, area under training: ORM <!-- number: rewards.orm_area .1% -->not yet run<!-- /number -->,
-with the rule <!-- number: rewards.orm_rule_area .1% -->not yet run<!-- /number -->,
-with the head <!-- number: rewards.orm_learned_area .1% -->not yet run<!-- /number -->,
-with the judge <!-- number: rewards.orm_ruler_area .1% -->not yet run<!-- /number -->,
-with shaping <!-- number: rewards.orm_shaping_area .1% -->not yet run<!-- /number -->.
+Reached, area under training: ORM <!-- number: rewards.orm_area .1% -->5.6%<!-- /number -->,
+with the rule <!-- number: rewards.orm_rule_area .1% -->14.5%<!-- /number -->,
+with the head <!-- number: rewards.orm_learned_area .1% -->5.6%<!-- /number -->,
+with the judge <!-- number: rewards.orm_ruler_area .1% -->10.6%<!-- /number -->,
+with shaping <!-- number: rewards.orm_shaping_area .1% -->4.7%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config
