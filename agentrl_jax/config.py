@@ -188,6 +188,7 @@ def _watch_fields():
     ess=0.3,  # effective share of the sample, lowest
     grounded_arguments=0.5,  # share of the highest so far, lowest
     audit_gap=0.1,  # growth of the unconfirmed share of success, highest
+    audit_pull=0.2,  # unconfirmed share of what is rewarded, highest
   )
 
 

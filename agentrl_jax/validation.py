@@ -158,6 +158,7 @@ _AT_LEAST = {
       'ess',
       'grounded_arguments',
       'audit_gap',
+      'audit_pull',
     )
   },
   'log.trajectories': -1,

@@ -8,9 +8,10 @@ that was paid, share that the verifier without holes confirms; then the share of
 each reward part in what differs within groups.
 
 With `--alarm` a line of JSON on all runs instead: how many `rang`, which is a
-warning of the growing gap to the audit, how many `warned` of anything, when the
-first rang, and how many iterations later the gap was half of all episodes
-(`lead`; to the end of the run where it never was). Means over those that rang.
+warning of a growing gap to the audit or of updates that lead there, how many
+`warned` of anything, when the first rang, and how many iterations later the gap
+was half of all episodes (`lead`; to the end of the run where it never was).
+Means over those that rang.
 """
 
 import argparse
@@ -25,6 +26,7 @@ from agentrl_jax import metrics, types
 from agentrl_jax.rewards import hacking
 from agentrl_jax.rollout import store, watch
 
+_ALARMS = ('audit_gap', 'audit_pull')
 _TAKEN_OVER = 0.5  # share of episodes that are paid and not confirmed
 
 
@@ -69,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 def alarms(name: str, runs: list[str]) -> dict[str, float | str]:
   """Says when runs warned, by the rows and the limits that they kept."""
   found = [_alarm(run) for run in runs]
-  rang = [each for each in found if 'audit_gap' in each['warned']]
+  rang = [each for each in found if _first(each)]
   out = {
     'alarm': name,
     'runs': len(runs),
@@ -77,11 +79,17 @@ def alarms(name: str, runs: list[str]) -> dict[str, float | str]:
     'warned': sum(bool(each['warned']) for each in found),
   }
   if rang:
-    first = [each['warned']['audit_gap'] for each in rang]
+    first = [_first(each) for each in rang]
     leads = [each['taken_over'] - at for each, at in zip(rang, first)]
     out['iteration'] = statistics.fmean(first)
     out['lead'], out['lead_min'] = statistics.fmean(leads), min(leads)
   return out
+
+
+def _first(found: dict) -> int | None:
+  """The iteration at which an alarm rang first."""
+  heard = [found['warned'][name] for name in _ALARMS if name in found['warned']]
+  return min(heard, default=None)
 
 
 def _alarm(run: str) -> dict:

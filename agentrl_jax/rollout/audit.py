@@ -1,5 +1,7 @@
 """Does a verifier that nobody trains on agree with the reward?"""
 
+import collections
+import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -24,13 +26,15 @@ def measure(
   Returns:
     `audit/NAME`: mean episode sum. `audit/success`: share with a sum above 0.
     `audit/gap`: by how much the share of the trained reward is higher on the
-    same trajectories. `audit/failed`: judgements that failed, in no mean.
+    same trajectories. `audit/pull`: share of the rewards above the mean of
+    their task that is not confirmed, where an update leads; NaN where all are
+    equal. `audit/failed`: judgements that failed, in no mean.
   """
   judged = [t for t in trajectories if t.stop_reason.trainable]
   if 0 <= limit < len(judged):
     places = np.linspace(0, len(judged) - 1, limit).round().astype(int)
     judged = [judged[i] for i in places]
-  trained, audited, failed = [], [], 0
+  trained, audited, tasks, failed = [], [], [], 0
   for t in judged:
     alone = types.Group(t.task, (t,))
     (scored,) = rewards.score(alone, {name: part}, {name: 1.0}).trajectories
@@ -39,6 +43,7 @@ def measure(
       continue
     audited.append(sum(scored.rewards[name]))
     trained.append(sum(t.rewards['total']))
+    tasks.append(t.task.name)
   short = name.rpartition(':')[2]
   if not audited:
     return {'audit/failed': float(failed)}
@@ -47,5 +52,21 @@ def measure(
     f'audit/{short}': float(np.mean(audited)),
     'audit/success': success,
     'audit/gap': float(np.mean(np.greater(trained, 0))) - success,
+    'audit/pull': _pull(trained, audited, tasks),
     'audit/failed': float(failed),
   }
+
+
+def _pull(
+  trained: Sequence[float], audited: Sequence[float], tasks: Sequence[str]
+) -> float:
+  """Returns which share of Σ max(reward - mean of its task, 0) is doubtful."""
+  members = collections.defaultdict(list)
+  for reward, task in zip(trained, tasks, strict=True):
+    members[task].append(reward)
+  above = np.array(
+    [max(r - np.mean(members[t]), 0.0) for r, t in zip(trained, tasks)]
+  )
+  whole = float(above.sum())
+  unconfirmed = float(above[np.less_equal(audited, 0)].sum())
+  return unconfirmed / whole if whole > 0 else math.nan

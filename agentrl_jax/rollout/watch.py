@@ -142,6 +142,14 @@ RULES = {
     'read trajectories that succeed by the one and fail by the other, then '
     'repair the reward',
   ),
+  'audit_pull': Rule(
+    'audit/pull',
+    _above,
+    'of what is rewarded above its group is not confirmed by audit_reward, '
+    'above {limit}: updates lead to where the trained reward is wrong',
+    'read trajectories that succeed by the one and fail by the other, then '
+    'repair the reward before the policy finds more of them',
+  ),
 }
 
 

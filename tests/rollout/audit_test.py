@@ -1,4 +1,7 @@
-"""The gap by hand; a verifier that fails judges nobody."""
+"""Gap and pull by hand; a verifier that fails judges nobody."""
+
+import dataclasses
+import math
 
 import pytest
 import rollout_fakes as made
@@ -21,13 +24,28 @@ def strict(trajectory):
 def test_the_gap_by_hand():
   failed = made.append_only([1], reward=2.0, stop_reason=StopReason.ENV_ERROR)
   row = audit.measure([*played(0, 1, 2, 3), failed], 'my.module:strict', strict)
-  # Trained: 3 of 4 above 0. Audit: 2 of 4.
+  # Trained: 3 of 4 above 0. Audit: 2 of 4. Above the mean, 1.5, are 2 and 3.
   assert row == {
     'audit/strict': 0.5,
     'audit/success': 0.5,
     'audit/gap': 0.25,
+    'audit/pull': 0.0,
     'audit/failed': 0.0,
   }
+
+
+def test_the_pull_by_hand():
+  """What is above its own task's mean: 2 of (0, 1, 2) by 1, 1 of (0, 1) by 0.5.
+
+  Only the 2 is confirmed: 0.5 of 1.5 leads where the audit does not go.
+  """
+  one, other = (types.Task('fake', 'train', i, {}) for i in range(2))
+  first = [dataclasses.replace(t, task=one) for t in played(0, 1, 2)]
+  second = [dataclasses.replace(t, task=other) for t in played(0, 1)]
+  row = audit.measure([*first, *second], 'strict', strict)
+  assert row['audit/pull'] == pytest.approx(1 / 3)
+  equal = audit.measure([*second[:1], *first[:1]], 'strict', strict)
+  assert math.isnan(equal['audit/pull'])
 
 
 def test_who_agrees_has_no_gap():

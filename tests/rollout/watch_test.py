@@ -22,6 +22,7 @@ HEALTHY = {
   'watch/distinct_sequences': 0.4,
   'watch/input_dependence': 0.95,
   'audit/gap': 0.02,
+  'audit/pull': 0.1,
 }
 # What makes each rule ring.
 SICK = {
@@ -35,6 +36,7 @@ SICK = {
   'ess': {'policy/ess': 0.1},
   'grounded_arguments': {'rollout/grounded_arguments': 0.2},
   'audit_gap': {'audit/gap': 0.3},
+  'audit_pull': {'audit/pull': 0.3},
 }
 
 

@@ -58,7 +58,7 @@ def test_what_is_not_there_is_said(tmp_path, capsys):
   assert 'has steps [1, 2]' in capsys.readouterr().err
 
 
-def write_rows(workdir, gaps):
+def write_rows(workdir, gaps, pulls=()):
   c = config.default()
   c.watch.patience, c.watch.audit_gap = 2, 0.1
   workdir.mkdir()
@@ -68,6 +68,8 @@ def write_rows(workdir, gaps):
      'rollout/success': 0.5, 'audit/gap': gap}
     for step, gap in enumerate(gaps, 1)
   ]  # fmt: skip
+  for row, pull in zip(rows, pulls):
+    row['audit/pull'] = pull
   lines = ''.join(json.dumps(row) + '\n' for row in rows)
   (workdir / 'metrics.jsonl').write_text(lines)
 
@@ -87,6 +89,15 @@ def test_an_alarm_leads_what_it_warns_of(tmp_path, capsys):
     'alarm': 'flawed', 'runs': 3, 'rang': 2, 'warned': 2,
     'iteration': 6.0, 'lead': 4.0, 'lead_min': 3,
   }  # fmt: skip
+
+
+def test_where_updates_lead_rings_before_anybody_is_there(tmp_path, capsys):
+  """A pull above 0.2 twice in a row at 2; half of the episodes at 5."""
+  gaps, pulls = [0.1, 0.1, 0.1, 0.3, 0.5], [0.3, 0.4, 0.5, 0.9, 1.0]
+  write_rows(tmp_path / 'a', gaps, pulls)
+  assert report.main([str(tmp_path / 'a'), '--alarm=flawed']) == 0
+  told = json.loads(capsys.readouterr().out)
+  assert (told['rang'], told['iteration'], told['lead']) == (1, 2.0, 3.0)
 
 
 def test_a_run_that_nobody_audited_is_refused(tmp_path, capsys):
