@@ -18,6 +18,7 @@ policy of 4.98 M parameters (4 layers, d 256, vocabulary 4,096, tied, float32):
              that has compiled nothing: a turn ends on any of 128 tokens (32 on
              average), an observation has 32, a response at most 256; once, all
              compiles included; --cache keeps them for a second process
+  latency    schedules on a simulated device, a line a load (tools/latency.py)
 
 `tok_per_cpu_s` counts the CPU seconds of this process alone, so that it says
 what one quiet core gives when the machine is not quiet (use --cores=0);
@@ -30,6 +31,7 @@ of them for `agentic`. By default the sampler has a lane a core.
 import argparse
 import contextlib
 import functools
+import importlib
 import json
 import os
 import resource
@@ -55,7 +57,7 @@ def main(arguments: list[str] | None = None) -> int:
     description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
   )
   parser.add_argument(
-    'workloads', nargs='+', choices=sorted({**WORKLOADS, **RUNS})
+    'workloads', nargs='+', choices=[*WORKLOADS, *RUNS, 'latency']
   )
   parser.add_argument('--cores', default='', help='pin to these, e.g. 0,1')
   parser.add_argument('--repeats', type=int, default=5)
@@ -74,18 +76,22 @@ def main(arguments: list[str] | None = None) -> int:
     jax.config.update('jax_compilation_cache_dir', options.cache)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.0)
   for name in options.workloads:
-    if name in RUNS:
-      line = once(name, RUNS[name], options)
-    else:
-      tokens, flops, work = WORKLOADS[name](options)
-      line = measure(name, tokens, flops, work, options)
-    print(json.dumps(line), flush=True)
+    for line in _lines(name, options):
+      print(json.dumps(line), flush=True)
   return 0
 
 
-def once(
-  name: str, run: Callable[[argparse.Namespace], int], options
-) -> dict[str, float]:
+def _lines(name, options):
+  if name == 'latency':
+    here = f'{__package__}.' if __package__ else ''  # a script has none
+    return importlib.import_module(f'{here}latency').lines()
+  if name in RUNS:
+    return [once(name, RUNS[name], options)]
+  tokens, flops, work = WORKLOADS[name](options)
+  return [measure(name, tokens, flops, work, options)]
+
+
+def once(name: str, run: Callable, options) -> dict[str, float]:
   """Times a run from nothing, which returns how many tokens it drew."""
   with _compiles() as built:
     start, cpu = time.perf_counter(), time.process_time()
@@ -98,9 +104,7 @@ def once(
     'tokens': tokens,
     'compiles': len(built),
     'compile_s': round(sum(built), 2),
-    'peak_rss_mb': _peak_mb(),
-    'cores': runtime.num_cores(),
-    'load': round(os.getloadavg()[0], 2),
+    **_host(),
   }
 
 
@@ -120,9 +124,13 @@ def _compiles() -> Iterator[list[float]]:
   jax.monitoring.unregister_event_duration_listener(listen)
 
 
-def _peak_mb() -> int:
+def _host() -> dict[str, float]:
   peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-  return round(peak / 1024 ** (2 if sys.platform == 'darwin' else 1))
+  return {
+    'peak_rss_mb': round(peak / 1024 ** (1 + (sys.platform == 'darwin'))),
+    'cores': runtime.num_cores(),
+    'load': round(os.getloadavg()[0], 2),
+  }
 
 
 def measure(
@@ -159,9 +167,7 @@ def measure(
     'gemm_share': round(flops / min(walls) / _gemm_rate(), 3),
     'compiles': late,
     'compile_s': round(cold - statistics.median(walls), 2),
-    'peak_rss_mb': _peak_mb(),
-    'cores': runtime.num_cores(),
-    'load': round(os.getloadavg()[0], 2),
+    **_host(),
   }
 
 
@@ -309,13 +315,7 @@ def _episodes(engine, number: int):
   return batch
 
 
-WORKLOADS = {
-  'sample': sample,
-  'multiturn': multiturn,
-  'train': train,
-  'logprobs': logprobs,
-  'grpo': grpo,
-}
+WORKLOADS = {w.__name__: w for w in (sample, multiturn, train, logprobs, grpo)}
 RUNS = {'agentic': agentic}
 
 
