@@ -420,6 +420,7 @@ def collector(
     episode_deadline_s=config.rollout.episode_deadline_s,
     breaker=breaker.make(config.rollout),
     order=config.rollout.order,
+    yield_s=config.rollout.yield_s,
     should_stop=should_stop,
   )
 

@@ -53,6 +53,7 @@ def _rollout_fields():
     top_p=1.0,  # (0, 1]
     top_k=0,  # 0 = all
     order='given',  # given | longest: which episodes get a slot first
+    yield_s=0.0,  # from a tool's call on until others get the slot; 0 = never
     max_staleness=0,  # iterations that weights may lag; 0 = never collect ahead
     oversample=0,  # tasks more, the last to end being dropped
     max_refills=3,  # further collections of constant_groups='refill'
@@ -252,8 +253,7 @@ def _learning_fields():
       max_nonfinite=3,  # skipped updates in a row that stop the run
       optimizer=_optimizer('adam', 5e-4, 5, 'linear'),
     ),
-    # Devices an axis; one may be -1.
-    mesh=dict(data=1, fsdp=1, tensor=1, expert=1),
+    mesh=dict(data=1, fsdp=1, tensor=1, expert=1),  # devices; one may be -1
     distributed=dict(
       coordinator='',  # HOST:PORT of process 0, or auto; '' = one process
       num_processes=0,  # 0 = the cluster says

@@ -81,6 +81,7 @@ class Player:
     began: `time.monotonic()` at its opening.
     past: of the entry, what is left of it.
     done: at its end.
+    away: since when its environment works on an answer, by the same clock.
     is_dropped: nobody waits for it any more.
   """
 
@@ -93,6 +94,7 @@ class Player:
   began: float = 0.0
   past: collections.deque[Drawn] = dataclasses.field(init=False)
   done: types.Trajectory | None = None
+  away: float = 0.0
   is_dropped: bool = False
 
   def __post_init__(self):

@@ -25,6 +25,8 @@ from agentrl_jax.rollout.busy import Busy
 from agentrl_jax.rollout.entries import Draws, Entry, OnState, Player, Start
 from agentrl_jax.rollout.episode import Episode, Language, Limits
 
+_SOON_S = 1e-6  # is now
+
 
 class Interrupted(Exception):
   """The run was asked to stop while episodes were running."""
@@ -44,6 +46,8 @@ class Collector:
       between turns and while an environment works.
     breaker: says how many failures are too many.
     order: who gets a slot next, a name in `queues.ORDERS`.
+    yield_s: seconds that a slot waits for an environment before it is given to
+      who has none; the context is read again. 0 = it always waits.
     should_stop: asked between pieces of work; True raises `Interrupted`.
     make_pool: makes the pool of environments; None = threads, as `workers` and
       `deadline_s` say.
@@ -65,6 +69,7 @@ class Collector:
     episode_deadline_s: float = 0.0,
     breaker: Breaker = Breaker(),  # noqa: B008 (frozen)
     order: str = 'given',
+    yield_s: float = 0.0,
     should_stop: Callable[[], bool] = lambda: False,
     make_pool: Callable[[], pool_lib.Pool] | None = None,
     clock: Callable[[], float] = time.monotonic,
@@ -79,6 +84,7 @@ class Collector:
     self._pool = self._make_pool()
     self._episode_deadline_s = episode_deadline_s or math.inf
     self._breaker, self._order = breaker, order
+    self._yield_s = yield_s
     self._should_stop = should_stop
     self._tickets = itertools.count()
     self.busy = Busy(clock)
@@ -179,6 +185,7 @@ class Play:
     self._language = collector._language
     self._limits = collector._limits
     self._deadline_s = collector._episode_deadline_s
+    self._yield_s = collector._yield_s
     self._busy, self._clock = collector.busy, collector.clock
     self._on_finish, self._on_state = on_finish, on_state
     self._waiting = queues.ORDERS[collector._order]()  # without a slot
@@ -199,17 +206,46 @@ class Play:
     Args:
       patience_s: waited for environments at most; None = until one answers.
     """
-    while self._waiting:
-      slot = self._engine.acquire()
-      if slot is None:
-        break
-      self._seat(self._waiting.pop(), slot)
+    wait = self._seat_all()
+    if wait is not None:
+      patience_s = wait if patience_s is None else min(wait, patience_s)
     self._take(block=not self._engine.busy, patience_s=patience_s)
     with self._busy if self._engine.busy else contextlib.nullcontext():
       completions = self._engine.pump(expecting=bool(self._pending))
     for completion in completions:
       self._hear(completion)
     self._take(block=False)
+
+  def _seat_all(self) -> float | None:
+    """Gives slots to those that wait; returns when to look again, or None."""
+    wait = 0.0
+    while self._waiting and not wait:
+      slot = self._engine.acquire()
+      if slot is None:
+        wait = self._yield()
+        if wait is None:
+          return None
+      else:
+        self._seat(self._waiting.pop(), slot)
+    return wait or None
+
+  def _yield(self) -> float | None:
+    """Frees the slot of who has waited longest for its environment, if long.
+
+    Returns:
+      Seconds until there is one to free, None = never; 0 = one was freed.
+    """
+    away = [p for p, _ in self._pending.values() if p.slot is not None]
+    if not away or not self._yield_s:
+      return None
+    player = min(away, key=lambda p: p.away)
+    wait = player.away + self._yield_s - self._clock()
+    if wait > _SOON_S:
+      return wait
+    del self._seated[player.slot]
+    self._engine.release(player.slot)
+    player.slot = None
+    return 0.0
 
   def vacate(self) -> None:
     """Gives back all slots; what was drawn of turns is kept and gone on from.
@@ -330,7 +366,7 @@ class Play:
       self._overdue(player)
       self._finish(player)
       return
-    ticket = next(self._tickets)
+    ticket, player.away = next(self._tickets), self._clock()
     self._pending[ticket] = (player, action)
     self._pool.submit(ticket, work, within_s=left)
 

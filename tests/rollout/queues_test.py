@@ -105,3 +105,49 @@ def test_the_longest_first_keeps_slots_busy():
     ends[order] = [t.task.index for t in last]
     collector.close()
   assert ends['given'][-1] == 2 and ends['longest'][-1] == 0
+
+
+@pytest.mark.parametrize('yield_s', [0.0, 0.02])
+def test_a_slot_is_given_to_others_while_a_tool_works(yield_s):
+  """One slot, two episodes of a step of 0.3 s: side by side or in line."""
+  begun = []
+
+  def delay(task, sample, turn):
+    begun.append((turn, task.index, time.monotonic()))
+    time.sleep(0.3 * (turn > 0))
+
+  collector = loop.Collector(
+    made.FakeEngine(made.draw_text, 1), lambda: made.EchoEnv(delay),
+    made.language(), made.limits(), workers=2, yield_s=yield_s,
+  )  # fmt: skip
+  given = [loop.Entry(made.tasks(4)[i], 0) for i in (0, 3)]  # of one turn
+  draws = loop.Draws(0, 'train', 3)
+  start = time.monotonic()
+  played = collector.collect(given, draws)
+  collector.close()
+  first, second = (at for turn, _, at in begun if turn == 1)
+  assert (second - first < 0.3) == bool(yield_s), time.monotonic() - start
+  inline = loop.Collector(
+    made.FakeEngine(made.draw_text), made.EchoEnv, made.language(),
+    made.limits(),
+  )  # fmt: skip
+  assert played == inline.collect(given, draws)
+
+
+def test_who_gave_its_slot_away_goes_on_in_another():
+  """Five episodes in two slots, tools of 20 ms, slots for 1 ms at most."""
+  slow = functools.partial(made.EchoEnv, lambda *_: time.sleep(0.02))
+  given = [loop.Entry(t, s) for t in made.tasks(5) for s in range(2)]
+  draws = loop.Draws(0, 'train', 3)
+  engine, before = made.FakeEngine(made.draw_text, 2), made.EchoEnv.open
+  collector = loop.Collector(
+    engine, slow, made.language(), made.limits(), workers=4, yield_s=1e-3
+  )
+  played = collector.collect(given, draws)
+  collector.close()
+  inline = loop.Collector(
+    made.FakeEngine(made.draw_text), made.EchoEnv, made.language(),
+    made.limits(),
+  )  # fmt: skip
+  assert played == inline.collect(given, draws)
+  assert engine.num_free == 2 and made.EchoEnv.open == before
