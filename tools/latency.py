@@ -9,7 +9,8 @@ of a tool too, a hundredth above 25 times the median.
 Schedules: `waves` collects as many trajectories at a time as there are slots
 and waits for the last, then for the update; `sync` gives a slot that comes free
 to the next; `longest` prefers long ones; `ahead` plays while the learner
-updates, by weights at most two iterations old.
+updates, by weights at most two iterations old; `divided` does so and gives
+slots away whose tools have worked for 0.3 s.
 """
 
 import dataclasses
@@ -40,7 +41,7 @@ from agentrl_jax.sampler import lane
 from agentrl_jax.text import templates, tokenizer
 
 TASKS, GROUP, SLOTS = 32, 8, 64  # 256 trajectories an iteration
-ITERATIONS, SEEDS, FEWER = 6, 5, 2  # seeds of the load, of all others
+ITERATIONS, SEEDS, FEWER = 6, 5, 1  # seeds of the load, of all others
 TOOL, TOOLS = 0.2, (0.0, 0.05, 1.0)  # seconds, medians: of the load, others
 STEP_S, UPDATE_S = 0.04, 8.0
 MOST_TOKENS, CONTEXT = 2048, 49152
@@ -59,6 +60,7 @@ class Plan:
   Attributes:
     lag: `rollout.max_staleness`.
     order: `rollout.order`.
+    yield_s: `rollout.yield_s`.
     waves: whether slots wait for the last of a batch.
     oversample: `rollout.oversample`, groups.
     alike: of the members of a group, see `simulated.World`.
@@ -68,6 +70,7 @@ class Plan:
 
   lag: int = 0
   order: str = 'given'
+  yield_s: float = 0.0
   waves: bool = False
   oversample: int = 0
   alike: float = 0.0
@@ -81,6 +84,7 @@ PLANS = {
   'sync': Plan(),
   'longest': Plan(order='longest'),
   'ahead': Plan(lag=2, order='longest'),
+  'divided': Plan(lag=2, order='longest', yield_s=0.3),
 }
 
 
@@ -177,6 +181,7 @@ class Run:
       episode.Limits(20, MOST_TOKENS, CONTEXT, 10**6),
       workers=4 * plan.slots if self._real else 0,
       order=plan.order,
+      yield_s=plan.yield_s,
       make_pool=None if self._real else pool,
       clock=self.clock,
     )
@@ -372,6 +377,7 @@ def compare(played: dict[str, Played]) -> dict[str, float]:
   alone = max(ideal, sync.critical_s)
   return out | {
     'async_ratio': sync.wall_s / ahead_s,
+    'divided_ratio': sync.wall_s / played['divided'].wall_s,
     'async_waves_ratio': waves.wall_s / ahead_s,
     'async_bound': sync.wall_s / ITERATIONS / max(ideal, UPDATE_S),
     'rollout_ratio': waves.rollout_s / longest.rollout_s,
