@@ -3,7 +3,7 @@
 import dataclasses
 from typing import Any
 
-from agentrl_jax import assembly, checkpoint, weights
+from agentrl_jax import assembly, weights
 from agentrl_jax import config as config_lib
 from agentrl_jax.rollout import evaluation, store
 from agentrl_jax.rollout.episode import Language
@@ -53,7 +53,7 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
   language = Language(tokenizer, config.text.style, assembly.memory(config))
   model = assembly.model_config(config, tokenizer.vocab_size)
   mesh = assembly.mesh_to_play(config)
-  step, params = _weights(directory, request.which, model, mesh)
+  step, params = weights.chosen(directory, request.which, model, mesh)
   panel = assembly.tasks(config, request.split)
   count = min(request.tasks or len(panel), len(panel))
   engine = assembly.engine(config, model, language, mesh)
@@ -73,24 +73,3 @@ def run(directory: str, request: Request, should_stop: Any) -> dict[str, Any]:
     collector.close()
   store.write(directory, step, played, kind=name)
   return {'step': step, 'tasks': count, 'seed': seed, **metrics}
-
-
-def _weights(directory, which, model, mesh):
-  saved = checkpoint.Checkpoints(
-    f'{directory}/checkpoints',
-    keep=1,
-    best_metric='eval/success',
-    read_only=True,
-  )
-  try:
-    step = {'last': saved.latest, 'best': saved.best}.get(which)
-    if step is None and which.isdigit() and int(which) in saved.steps:
-      step = int(which)
-    if step is None:
-      raise ValueError(
-        f'{directory} has no checkpoint {which!r}: give last, best or one of '
-        f'{saved.steps}'
-      )
-    return step, weights.restored(saved, step, directory, model, mesh)
-  finally:
-    saved.close()

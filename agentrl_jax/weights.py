@@ -61,6 +61,37 @@ def saved_params(run: str, model: ModelConfig, mesh: jax.sharding.Mesh) -> Any:
     saved.close()
 
 
+def chosen(
+  run: str, which: str, model: ModelConfig, mesh: jax.sharding.Mesh
+) -> tuple[int, Any]:
+  """Returns (iteration, weights) of one of a run's checkpoints.
+
+  Args:
+    run: directory.
+    which: 'last', 'best' (by validation) or an iteration.
+    model: shape of the policy.
+    mesh: devices.
+
+  Raises:
+    ValueError: no such checkpoint, or of another shape.
+  """
+  saved = checkpoint.Checkpoints(
+    f'{run}/checkpoints', keep=1, best_metric='eval/success', read_only=True
+  )
+  try:
+    step = {'last': saved.latest, 'best': saved.best}.get(which)
+    if step is None and which.isdigit() and int(which) in saved.steps:
+      step = int(which)
+    if step is None:
+      raise ValueError(
+        f'{run} has no checkpoint {which!r}: give last, best or one of '
+        f'{saved.steps}'
+      )
+    return step, restored(saved, step, run, model, mesh)
+  finally:
+    saved.close()
+
+
 def restored(
   saved: checkpoint.Checkpoints,
   step: int,

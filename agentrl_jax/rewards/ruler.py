@@ -112,7 +112,7 @@ class Ruler:
       )
     self._judge = judge_lib.Judge(
       complete,
-      name=str(judge or f'{base_url} {model} {temperature}'),
+      name=_called(judge) or f'{base_url} {model} {temperature}',
       timeout_s=timeout_s,
       retries=retries,
       backoff_s=backoff_s,
@@ -271,6 +271,14 @@ def _common(conversations: Sequence[Sequence[Any]]) -> int:
 def _fenced(messages: Sequence[Mapping[str, str]]) -> str:
   """One line of JSON without '<': no text in it can write a tag."""
   return json.dumps(list(messages)).replace('<', '\\u003c')
+
+
+def _called(judge: str | judge_lib.Complete) -> str:
+  """What a judge is called from one run to the next: no address in it."""
+  if isinstance(judge, str):
+    return judge
+  made = judge if hasattr(judge, '__qualname__') else type(judge)
+  return f'{made.__module__}:{made.__qualname__}'
 
 
 def _name(seed: int, number: int, text: str) -> str:

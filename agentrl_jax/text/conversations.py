@@ -137,12 +137,11 @@ def load(record: Any) -> dict[str, Any]:
   ):
     given = sorted(record) if isinstance(record, Mapping) else type(record)
     raise ValueError(f'needs a list of messages; got {given}')
-  pairs = enumerate(record['messages'])
-  out: dict[str, Any] = {'messages': [_message(m, i) for i, m in pairs]}
+  out: dict[str, Any] = {'messages': load_messages(record['messages'])}
   if not any(m['role'] == 'assistant' for m in out['messages']):
     raise ValueError('no message of the assistant: nothing to learn')
   if record.get('tools'):
-    out['tools'] = _schemas(record['tools'])
+    out['tools'] = load_schemas(record['tools'])
   if record.get('contexts'):
     out['contexts'] = [_context(each) for each in record['contexts']]
     out['tokenizer'] = record.get('tokenizer')
@@ -171,6 +170,33 @@ def read(path: str | pathlib.Path) -> list[dict[str, Any]]:
   if not out:
     raise ValueError(f'{path}: no conversation in it')
   return out
+
+
+def load_messages(given: Sequence[Any]) -> list[dict[str, Any]]:
+  """Reads messages as `dump_messages` or OpenAI's protocol writes them.
+
+  Returns:
+    {role, content, calls} each, `calls` only where there are any.
+
+  Raises:
+    ValueError: one is no message; says which.
+  """
+  return [_message(message, place) for place, message in enumerate(given)]
+
+
+def load_schemas(given: Any) -> list[Mapping[str, Any]]:
+  """Reads JSON schemas of tools, a list or its JSON.
+
+  Raises:
+    ValueError: they are none.
+  """
+  found = json.loads(given) if isinstance(given, str) else given
+  if not isinstance(found, list) or not all(
+    isinstance(each, Mapping) and isinstance(each.get('function'), Mapping)
+    for each in found
+  ):
+    raise ValueError(f'tools {given!r:.80}: a list of JSON schemas')
+  return found
 
 
 def _field(message: types.Message | Mapping[str, Any], key: str) -> str:
@@ -209,16 +235,6 @@ def _message(given: Any, place: int) -> dict[str, Any]:
       f'{where}: tool_calls {calls!r:.80}: a name and arguments, a mapping'
     )
   return {'role': role, 'content': content} | ({'calls': made} if made else {})
-
-
-def _schemas(given: Any) -> list[Mapping[str, Any]]:
-  found = json.loads(given) if isinstance(given, str) else given
-  if not isinstance(found, list) or not all(
-    isinstance(each, Mapping) and isinstance(each.get('function'), Mapping)
-    for each in found
-  ):
-    raise ValueError(f'tools {given!r:.80}: a list of JSON schemas')
-  return found
 
 
 def _context(given: Any) -> types.Tokens:

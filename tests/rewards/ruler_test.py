@@ -275,6 +275,23 @@ def test_ids_cannot_be_guessed_and_change_with_the_pass(say):
   assert not seen[0] & seen[1] and not seen[0] & seen[2]
 
 
+def test_a_function_is_known_to_the_cache_by_its_name(tmp_path):
+  """Another process has it at another address."""
+
+  def again(complete):
+    judge = ruler.Ruler(judge=complete, cache=str(tmp_path), backoff_s=0)
+    return scores(judge(GROUP)), judge.drain()['judge/cached']
+
+  def made_twice():
+    def complete(messages):
+      return honest(messages)
+
+    return complete
+
+  assert again(made_twice()) == (WANT, 0.0)
+  assert again(made_twice()) == (WANT, 1.0)
+
+
 def test_the_cache_does_not_depend_on_the_order_of_samples(say, tmp_path):
   cache = str(tmp_path)
   assert scores(say(honest, cache=cache)(GROUP)) == WANT

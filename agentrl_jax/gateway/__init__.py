@@ -1,0 +1,1 @@
+"""A served policy: protocol, batching of requests, server."""
