@@ -33,7 +33,7 @@ for name, path in {packages!r}:
   sys.modules[name] = types.ModuleType(name)
   sys.modules[name].__path__ = [path]
 from agentrl_jax.envs.sandbox import zygote
-zygote.serve({control}, {base!r}, {backend!r})
+zygote.serve({control}, {base!r}, {backend!r}, {programs!r})
 """
 
 
@@ -62,6 +62,7 @@ class Server:
   """The process that runs commands, for as long as this object lives."""
 
   def __init__(self, backend: str):
+    programs = _programs(backend)
     self._lock = threading.Lock()
     self._is_silent = False
     self._base = tempfile.mkdtemp(prefix='agentrl_sandbox_', dir=_folder())
@@ -77,6 +78,7 @@ class Server:
       control=theirs.fileno(),
       base=self._base,
       backend=backend,
+      programs=programs,
     )
     with theirs:
       self._process = subprocess.Popen(
@@ -202,7 +204,8 @@ def trial(backend: str) -> str:
     return f'unknown; known: {", ".join(BACKENDS)}'
   limits = records.Limits(wall_s=_TRIAL_S)
   try:
-    request = _request(['/bin/sh', '-c', 'echo $HOME'], {}, limits, backend)
+    request = {'argv': ['/bin/sh', '-c', 'echo $HOME'], 'files': {}}
+    request.update(limits.request())
     answer = server(backend).ask(request)
   except SandboxError as error:
     return str(error)
@@ -258,9 +261,7 @@ def _run(what, files, limits, backend: str) -> records.Result:
     backend = choose().backend
   if backend not in BACKENDS:
     raise ValueError(f'backend={backend!r}: give auto, {", ".join(BACKENDS)}')
-  request = {**_request([], files or {}, limits, backend), **what}
-  if 'python' in what:
-    del request['argv']
+  request = {'files': files or {}, **limits.request(), **what}
   answer = server(backend).ask(request)
   return records.Result(
     answer['status'],
@@ -272,11 +273,13 @@ def _run(what, files, limits, backend: str) -> records.Result:
   )
 
 
-def _request(argv, files, limits: records.Limits, backend: str) -> dict:
-  request = {'argv': argv, 'files': files, 'bwrap': ''}
-  if backend == 'bwrap':
-    for name in ('bwrap', 'setpriv'):
-      request[name] = shutil.which(name)
-      if request[name] is None and (name == 'bwrap' or os.geteuid() == 0):
-        raise SandboxError(f'{name} is not installed')
-  return {**request, **limits.request()}
+def _programs(backend: str) -> dict[str, str]:
+  """Where the programs are that a backend starts."""
+  names = ['bwrap'] if backend == 'bwrap' else []
+  if names and os.geteuid() == 0:
+    names.append('setpriv')
+  found = {name: shutil.which(name) for name in names}
+  missing = [name for name, path in found.items() if path is None]
+  if missing:
+    raise SandboxError(f'{missing[0]} is not installed')
+  return {name: path for name, path in found.items() if path}

@@ -23,7 +23,8 @@ def start(request: Mapping[str, Any], uid: int | None, folder: str) -> tuple:
 
   Args:
     request: `argv` to execute or `python` to run in this interpreter, and the
-      limits.
+      limits. `trusted` starts it without them, as who we are, with a file to
+      `keep` as number 3 and an `input`.
     uid: user to become, None to stay.
     folder: where it runs.
 
@@ -52,8 +53,8 @@ def start(request: Mapping[str, Any], uid: int | None, folder: str) -> tuple:
 def _settle(request, uid, folder: str, into: int) -> None:
   """Gives up, in the child, everything that the command shall not have."""
   os.setsid()
-  nothing = os.open('/dev/null', os.O_RDONLY)
-  os.dup2(nothing, 0)
+  source = request.get('input')
+  os.dup2(os.open('/dev/null', os.O_RDONLY) if source is None else source, 0)
   os.dup2(into, 1)
   os.dup2(into, 2)
   kept = request.get('keep')  # a file descriptor that bwrap reads
@@ -65,9 +66,9 @@ def _settle(request, uid, folder: str, into: int) -> None:
   os.umask(0o022)
   for number in (signal.SIGINT, signal.SIGPIPE, signal.SIGXFSZ):
     signal.signal(number, signal.SIG_DFL)  # those that Python handles
-  _limit(request, uid)
   if request.get('trusted'):  # bwrap, which drops and filters by itself
     return
+  limit(request, uid)
   kernel.drop_privileges(uid)
   if request.get('confine'):
     filters.confine(*request['confine'])
@@ -75,8 +76,14 @@ def _settle(request, uid, folder: str, into: int) -> None:
     filters.install()
 
 
-def _limit(request: Mapping[str, Any], uid: int | None) -> None:
-  """Sets the kernel's limits, which the command inherits and cannot raise."""
+def limit(request: Mapping[str, Any], uid: int | None, pid: int = 0) -> None:
+  """Sets the kernel's limits, which the command inherits and cannot raise.
+
+  Args:
+    request: the limits.
+    uid: of the command, None where it runs as who we are.
+    pid: whom to limit, 0 for this process.
+  """
   processes = request['processes']
   if uid is None:  # they count for everything that this user runs
     processes += _tasks_of(os.getuid())
@@ -91,7 +98,7 @@ def _limit(request: Mapping[str, Any], uid: int | None) -> None:
     (resource.RLIMIT_MEMLOCK, 0, 0),
     (resource.RLIMIT_MSGQUEUE, 0, 0),
   ):
-    resource.setrlimit(kind, (soft, hard))
+    resource.prlimit(pid, kind, (soft, hard))
 
 
 def _tasks_of(uid: int) -> int:

@@ -11,17 +11,15 @@ import contextlib
 import gc
 import json
 import os
-import pathlib
 import select
 import signal
 import socket
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
 from typing import Any
 
-from agentrl_jax.envs.sandbox import filters, jail, kernel, tree, watch
+from agentrl_jax.envs.sandbox import bwrap, filters, jail, kernel, tree, watch
 
 # Loaded before any fork, so that small programs start at once, also where the
 # library cannot be read any more.
@@ -40,7 +38,9 @@ def first_user(pid: int) -> int:
   return (1 << 20) + pid * USERS
 
 
-def serve(control: int, base: str, backend: str) -> None:
+def serve(
+  control: int, base: str, backend: str, programs: Mapping[str, str]
+) -> None:
   """Answers calls until the other end of `control` is closed.
 
   Spare supervisors wait in their namespaces, and each call takes one. One that
@@ -50,6 +50,7 @@ def serve(control: int, base: str, backend: str) -> None:
     control: a socket that brings sockets.
     base: a folder of this server, removed at the end.
     backend: that runs the commands.
+    programs: that the backend needs, where they are.
   """
   for name in _WARM:
     __import__(name)
@@ -72,7 +73,7 @@ def serve(control: int, base: str, backend: str) -> None:
         try:
           os.close(taken)
           uid = first + number % USERS if os.geteuid() == 0 else None
-          _wait(control, took, spot, uid, backend)
+          _wait(control, took, spot, uid, backend, programs)
         finally:
           os._exit(0)
       os.close(took)
@@ -89,16 +90,22 @@ def serve(control: int, base: str, backend: str) -> None:
 
 
 def _wait(
-  control: int, took: int, spot: str, uid: int | None, backend: str
+  control: int,
+  took: int,
+  spot: str,
+  uid: int | None,
+  backend: str,
+  programs: Mapping[str, str],
 ) -> None:
   """Is a spare supervisor: prepares, waits for a call, runs it, answers.
 
-  With namespaces it prepares a world, and process 1 of that does the rest. A
-  fault of ours is an answer as well. To `took` it writes that it has a call.
+  With namespaces it prepares a world, and process 1 of that does the rest; with
+  bwrap it starts one, and another if that was ended meanwhile. A fault of ours
+  is an answer as well. To `took` it writes that it has a call.
   """
   signal.signal(signal.SIGCHLD, signal.SIG_DFL)
   kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
-  fault = ''
+  fault, place, world = '', '', None
   if backend != 'bwrap':  # which has to become somebody else by itself
     kernel.bound()
   if backend == 'namespaces':
@@ -115,6 +122,11 @@ def _wait(
       jail.finish(spot)
     except OSError as error:
       fault = str(error)
+  else:
+    place = _place(os.path.dirname(spot), uid)
+  if backend == 'bwrap':
+    with contextlib.suppress(OSError):  # the call tries again, and tells
+      world = bwrap.start(programs, place, uid)
   connection = _receive(control)
   if connection is None:
     return
@@ -128,10 +140,25 @@ def _wait(
         request = json.loads(lines.readline())
       if backend == 'namespaces':
         _in_namespaces(request, connection, uid)
-      else:
-        _on_host(request, connection, os.path.dirname(spot), uid)
+        return
+      if backend == 'bwrap' and not (world and bwrap.is_up(world)):
+        world = bwrap.start(programs, place, uid)
+      _on_host(request, connection, place, uid, world)
     except Exception as error:  # noqa: BLE001 (the client has to hear of it)
       _answer(connection, {'fault': f'{type(error).__name__}: {error}'})
+    finally:
+      if place:
+        tree.remove(place)
+
+
+def _place(base: str, uid: int | None) -> str:
+  """Makes a folder with those of a command, which belong to its user."""
+  place = tempfile.mkdtemp(dir=base)
+  for folder in (place, place + jail.TASK, place + jail.TEMPORARY):
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if uid is not None:
+      os.chown(folder, uid, uid)
+  return place
 
 
 def _receive(control: int) -> socket.socket | None:
@@ -168,81 +195,33 @@ def _in_namespaces(request, connection, uid: int | None) -> None:
   _report(request, connection, outcome, jail.TASK)
 
 
-def _on_host(request, connection, base: str, uid: int | None) -> None:
-  """Runs in a folder of the host, by bwrap or with kernel limits alone."""
-  place = tempfile.mkdtemp(dir=base)
-  task, temporary = place + jail.TASK, place + jail.TEMPORARY
-  try:
-    for folder in (place, task, temporary):
-      os.makedirs(folder, mode=0o700, exist_ok=True)
-      if uid is not None:
-        os.chown(folder, uid, uid)
-    tree.write(task, request['files'], uid)
-    if request['bwrap']:
-      _through_bwrap(request, place, uid)
-    else:
-      request['environment'] = jail.environment(task, temporary)
-      writable = ['/dev/' + name for name in jail.DEVICES]
-      request['confine'] = [jail.programs(), [task, temporary, *writable]]
-
-    def look():
-      size, number = tree.size(place)
-      if size > request['tree_bytes'] or number > request['tree_files'] * 2:
-        return 'files'
-      return watch.excess(request, kernel.descendants(os.getpid()))
-
-    pid, out = watch.start(request, uid, task)
-    outcome = watch.follow(pid, out, request, look, connection.fileno())
-    if request['bwrap'] and outcome['status'] == 128 + signal.SIGXCPU:
-      outcome['reason'] = 'cpu'  # bwrap tells signals so
-    if not watch.end_descendants(uid):
-      outcome['reason'] = 'unkillable'
-    _report(request, connection, outcome, task)
-  finally:
-    tree.remove(place)
-
-
-def _through_bwrap(
-  request: dict[str, Any], place: str, uid: int | None
+def _on_host(
+  request, connection, place: str, uid: int | None, world: bwrap.World | None
 ) -> None:
-  """Turns the request into one that bubblewrap executes."""
-  inner = request.get('argv')
-  if 'python' in request:
-    source = request.pop('python')
-    inner = [os.path.realpath(sys.executable), '-S', '-s', '-P', '-c', source]
-  code = os.memfd_create('filter')
-  os.write(code, filters.program())
-  os.lseek(code, 0, os.SEEK_SET)
-  request['keep'], request['trusted'] = code, True
-  given = [request['bwrap'], '--seccomp', '3', '--die-with-parent']
-  given += ['--new-session', '--clearenv', '--hostname', 'sandbox']
-  for name, value in jail.environment().items():
-    given += ['--setenv', name, value]
-  for path in jail.programs():
-    for folder in reversed(pathlib.PurePath(path).parents[:-1]):
-      given += ['--perms', '0755', '--dir', str(folder)]
-    kind = '--symlink' if os.path.islink(path) else '--ro-bind'
-    given += [kind, os.readlink(path) if os.path.islink(path) else path, path]
-  for folder in (jail.TASK, jail.TEMPORARY):
-    given += ['--bind', place + folder, folder]
-  jail.name_user(place, jail.INSIDE_UID if uid is None else uid)
-  for name in ('passwd', 'group'):
-    given += ['--ro-bind', f'{place}/{name}', f'/etc/{name}']
-  given += ['--proc', '/proc', '--dev', '/dev', '--chdir', jail.TASK]
-  for kind in ('pid', 'net', 'ipc', 'uts'):
-    given.append('--unshare-' + kind)
-  if uid is None:
-    given += ['--unshare-user', '--uid', str(jail.INSIDE_UID)]
-  else:  # root keeps just what it takes to become somebody else
-    for name in ('SETUID', 'SETGID', 'SETPCAP'):
-      given += ['--cap-add', f'CAP_{name}']
-    inner = [
-      *(request['setpriv'], '--reuid', str(uid), '--regid', str(uid)),
-      *('--clear-groups', '--no-new-privs', '--inh-caps=-all'),
-      *('--bounding-set=-all', '--', *inner),
-    ]
-  request['argv'] = [*given, '--', *inner]
-  request['environment'] = {'PATH': '/usr/bin:/bin'}
+  """Runs in a folder of the host, by bwrap or with kernel limits alone."""
+  task, temporary = place + jail.TASK, place + jail.TEMPORARY
+  tree.write(task, request['files'], uid)
+
+  def look():
+    size, number = tree.size(place)
+    if size > request['tree_bytes'] or number > request['tree_files'] * 2:
+      return 'files'
+    return watch.excess(request, kernel.descendants(os.getpid()))
+
+  if world:
+    bwrap.give(world, request, uid)
+    pid, out = world.pid, world.out
+  else:
+    request['environment'] = jail.environment(task, temporary)
+    writable = ['/dev/' + name for name in jail.DEVICES]
+    request['confine'] = [jail.programs(), [task, temporary, *writable]]
+    pid, out = watch.start(request, uid, task)
+  outcome = watch.follow(pid, out, request, look, connection.fileno())
+  if world and outcome['status'] == 128 + signal.SIGXCPU:
+    outcome['reason'] = 'cpu'  # bwrap tells signals so
+  if not watch.end_descendants(uid):
+    outcome['reason'] = 'unkillable'
+  _report(request, connection, outcome, task)
 
 
 def _report(request, connection, outcome: dict[str, Any], task: str) -> None:

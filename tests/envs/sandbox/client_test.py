@@ -238,4 +238,4 @@ def test_a_call_costs_little_beside_the_command(backend):
 
   alone = median(lambda: subprocess.run(['/bin/true'], check=True))
   inside = median(lambda: sandbox.run(['/bin/true'], backend=backend))
-  assert inside - alone < (0.040 if backend == 'bwrap' else 0.015)
+  assert inside - alone < 0.015
