@@ -50,7 +50,7 @@ LETTERS, STYLE = 'abcdefgh', 'tiny'
 SIZES = 32, 128, 512  # trajectories, where the cost is looked at
 OVERSAMPLE, ALIKE = 4, 0.8  # groups that are dropped; see `simulated.World`
 LONG = 40  # iterations, where memory is looked at
-SPEED, SHORT = 10.0, 2  # of `Fast` time, and iterations played by it
+SPEED, SHORT = 4.0, 1  # of `Fast` time, and iterations played by it
 
 
 @dataclasses.dataclass(frozen=True)
