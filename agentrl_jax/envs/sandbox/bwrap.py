@@ -85,8 +85,11 @@ def give(world: World, request: Mapping[str, Any], uid: int | None) -> None:
   if 'python' in request:
     python = os.path.realpath(sys.executable)
     argv = [python, '-S', '-s', '-P', '-c', request['python']]
+  inside = uid
+  if uid is None and kernel.release() >= (5, 14):
+    inside = jail.INSIDE_UID  # whose processes are counted there alone
   with _as_owner(uid):
-    watch.limit(request, uid, world.shell)
+    watch.limit(request, inside, world.shell)
   line = f'exec {shlex.join(argv)} </dev/null\n'
   with open(world.line, 'wb') as file:
     file.write(line.encode('utf-8', 'surrogateescape'))

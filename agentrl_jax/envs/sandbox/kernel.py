@@ -45,6 +45,12 @@ def is_known() -> bool:
   return MACHINE in _PIVOT_ROOT
 
 
+def release() -> tuple[int, int]:
+  """Major and minor version of the kernel."""
+  major, minor = os.uname().release.split('.')[:2]
+  return int(major), int(minor.partition('-')[0])
+
+
 def call(number: int, *arguments) -> int:
   """Makes a system call; arguments are ints, bytes, None or ctypes.
 
