@@ -232,7 +232,7 @@ def train(options: argparse.Namespace):
     jax.block_until_ready((state, rest))
     states.append(state)
 
-  return BATCH * LENGTH, 3 * _forward_flops(BATCH * LENGTH, heads=1), work
+  return BATCH * LENGTH, 3 * _forward_flops(BATCH * LENGTH), work
 
 
 def logprobs(options: argparse.Namespace):
@@ -344,7 +344,8 @@ def _learner(options: argparse.Namespace):
   from agentrl_jax.learner import objective, optimizer, step
 
   config, mesh, params = _policy()
-  goal = objective.PolicyObjective(losses.LOSSES['ppo_clip'], kl_coef=0.04)
+  goal = dict(kl_coef=0.04, head_chunk=objective.head_chunk(-1, VOCAB))
+  goal = objective.PolicyObjective(losses.LOSSES['ppo_clip'], **goal)
   rates = dict(learning_rate=1e-5, warmup=0, schedule='constant', b1=0.9)
   rates |= dict(name='adamw', b2=0.999, epsilon=1e-8, weight_decay=0.0)
   tx = optimizer.make({**rates, 'clip_norm': 1.0}, 10**6)
@@ -487,7 +488,6 @@ def _gemm_rate() -> float:
   rows, inner, columns = GEMM
   left, right = jnp.ones((rows, inner)), jnp.ones((inner, columns))
   product = jax.jit(jnp.matmul)
-  product(left, right).block_until_ready()
   times = []
   for _ in range(20):
     start = time.perf_counter()
