@@ -9,8 +9,8 @@ tools/run tools/hack_report.py runs/sweeps/canary/honest_s* --alarm=honest
 Hardware: one or two cores, one-core trials.
 Reached: of <!-- number: canary.flawed_runs .0f -->3<!-- /number --> flawed runs
 <!-- number: canary.flawed_rang .0f -->3<!-- /number --> rang, at iteration
-<!-- number: canary.flawed_iteration .1f -->6.7<!-- /number --> in the mean,
-<!-- number: canary.flawed_lead .1f -->-1.0<!-- /number --> before (below 0: after) half of
+<!-- number: canary.flawed_iteration .1f -->3.0<!-- /number --> in the mean,
+<!-- number: canary.flawed_lead .1f -->2.7<!-- /number --> before (below 0: after) half of
 all episodes were paid and not confirmed; of <!-- number: canary.honest_runs .0f -->3<!-- /number --> honest
 ones <!-- number: canary.honest_rang .0f -->0<!-- /number --> rang.
 """  # noqa: E501 (markers stand on one line)
