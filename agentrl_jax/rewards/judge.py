@@ -17,6 +17,7 @@ from typing import Any
 Messages = Sequence[Mapping[str, str]]
 Complete = Callable[[Messages], str]
 _LONGEST_PAUSE_S = 60.0
+_LONGEST_REPLY = 200_000  # letters; what is nested takes long to read
 
 
 class Unusable(ValueError):
@@ -120,8 +121,9 @@ class Judge:
         reason.
     """
     file = self._file(messages)
-    if file is not None and file.is_file():
-      with contextlib.suppress(KeyError, ValueError):  # damaged: ask again
+    if file is not None:
+      # Not there or damaged: ask.
+      with contextlib.suppress(OSError, KeyError, ValueError):
         value = read(json.loads(file.read_text(encoding='utf-8'))['reply'])
         self.count('cached')
         return value
@@ -138,7 +140,8 @@ class Judge:
         reason = f'{type(error).__name__}: {error}'
         continue
       if file is not None:
-        _write(file, {'judge': self._name, 'reply': text})
+        with contextlib.suppress(OSError):  # a full disk is no judge's fault
+          _write(file, {'judge': self._name, 'reply': text})
       return value
     self.count('failed')
     raise JudgeError(f'{self._retries + 1} attempts, the last: {reason:.300}')
@@ -176,6 +179,8 @@ class Judge:
       raise TimeoutError(f'no reply within {self._timeout_s:g} s')
     if not isinstance(box['text'], str):
       raise Unusable(f'a reply that is no text: {box["text"]!r:.80}')
+    if len(box['text']) > _LONGEST_REPLY:
+      raise Unusable(f'a reply of more than {_LONGEST_REPLY} letters')
     return box['text']
 
   def _file(self, messages: Messages) -> pathlib.Path | None:

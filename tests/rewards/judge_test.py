@@ -97,6 +97,22 @@ def test_the_same_question_is_asked_once(tmp_path):
   assert damaged.ask(ASKED, number) == 9 and len(script.calls) == 1
 
 
+def test_a_cache_that_cannot_be_written_costs_no_reply(tmp_path):
+  (tmp_path / 'file').write_text('')
+  one, script, _ = make('7', '8', cache=str(tmp_path / 'file' / 'cache'))
+  assert (one.ask(ASKED, number), one.ask(ASKED, number)) == (7, 8)
+  assert 'failed' not in one.drain() and len(script.calls) == 2
+
+
+def test_an_endless_reply_is_not_read():
+  def read(text):
+    raise AssertionError(len(text))
+
+  one, _, _ = make('{"a":' * 200_000, retries=0)
+  with pytest.raises(judge.JudgeError, match='more than 200000 letters'):
+    one.ask(ASKED, read)
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
   """Plays the server's `plan`: a status and a text, or seconds to sleep."""
 
