@@ -15,6 +15,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from agentrl_jax.models import products
+
 # Matrices of a block that may have an adapter -> how many axes are its input.
 INPUTS = {'q': 1, 'k': 1, 'v': 1, 'o': 2, 'gate': 1, 'up': 1, 'down': 1}
 
@@ -120,12 +122,12 @@ def linear(
     [..., *outputs].
   """
   axes = INPUTS[name]
-  y = jnp.tensordot(x, layer[name].astype(x.dtype), axes)
+  y = products.product(x, layer[name].astype(x.dtype), axes)
   if lora is None or name not in layer.get('lora', {}):
     return y
   adapter = layer['lora'][name]
-  low = jnp.tensordot(x, adapter['a'].astype(x.dtype), axes) * lora.scale
-  return y + jnp.tensordot(low, adapter['b'].astype(x.dtype), 1)
+  low = products.product(x, adapter['a'].astype(x.dtype), axes) * lora.scale
+  return y + products.product(low, adapter['b'].astype(x.dtype), 1)
 
 
 def adapters(params: Any) -> dict[str, Any]:
