@@ -72,10 +72,10 @@ class Batcher:
         last |= self._receive(waiting, block=not (last or waiting or drawn))
         while waiting and (slot := self.engine.acquire()) is not None:
           job, prompt, words, temperature, budget = waiting.popleft()
+          drawn[slot] = job
           self.engine.request(
             slot, prompt, words=words, temperature=temperature, budget=budget
           )
-          drawn[slot] = job
         for completion in self.engine.pump() if drawn else ():
           self.engine.release(completion.slot)
           self._answered(drawn.pop(completion.slot), completion)

@@ -1,7 +1,6 @@
 """What does a client of a served policy ask for, and can it be had?"""
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
   'repetition_penalty': (1,),
 }
 _MOST_SAMPLES, _MOST_STOPS = 128, 4
+_HOTTEST = 100.0  # temperature
 
 
 class Refused(Exception):
@@ -204,8 +204,8 @@ def _temperature(body) -> float:
     return 1.0
   if isinstance(value, bool) or not isinstance(value, int | float):
     raise _bad('temperature', f'{value!r:.60} is no number')
-  if not (math.isfinite(value) and value >= 0):
-    raise _bad('temperature', f'{value} is not 0 or more')
+  if not 0 <= value <= _HOTTEST:  # no NaN is
+    raise _bad('temperature', f'{value!r:.60} is not in 0..{_HOTTEST:g}')
   return float(value)
 
 

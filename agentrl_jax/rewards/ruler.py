@@ -231,7 +231,7 @@ def _scores(entries: Any, ids: Sequence[str]) -> dict[str, tuple[float, str]]:
       raise judge_lib.Unusable(f'id {name} is scored twice')
     try:
       score = float(entry.get('score'))
-    except (TypeError, ValueError):
+    except (OverflowError, TypeError, ValueError):
       score = math.nan
     if isinstance(entry.get('score'), bool) or not math.isfinite(score):
       raise judge_lib.Unusable(f'id {name}: score {entry.get("score")!r}')

@@ -107,6 +107,7 @@ def test_an_answer_never_outgrows_the_context():
     ('temperature', 400, {'temperature': -0.1}),
     ('temperature', 400, {'temperature': float('nan')}),
     ('temperature', 400, {'temperature': 'hot'}),
+    ('temperature', 400, {'temperature': 10**400}),
     ('seed', 400, {'seed': 'x'}),
     ('stop', 400, {'stop': ['']}),
     ('stop', 400, {'stop': list('abcde')}),

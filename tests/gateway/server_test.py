@@ -177,6 +177,16 @@ def test_too_many_are_told_to_come_back():
     assert ask(served).choices
 
 
+def test_a_sampler_that_refuses_a_request_leaves_nobody_waiting():
+  class Refusing(Engine):
+    def request(self, *args, **options):
+      raise ValueError('no room')
+
+  refused = pytest.raises(openai.InternalServerError, match='no room')
+  with Served(Refusing()) as served, refused:
+    ask(served)
+
+
 def test_a_sampler_that_fails_fails_every_answer_and_nothing_hangs():
   with Served() as served:
     served.engine.faults.append(RuntimeError('out of memory'))
