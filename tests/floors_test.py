@@ -20,7 +20,9 @@ FLOORS = {
   'types': 0,
   'batch': 0,
   'packing': 0,
-  'validation': 0,
+  'bounds': 0,
+  'defaults': 0,
+  'validation': 0.3,  # reads the bounds
   'config': 0.5,  # its defaults are checked by validation
   'reductions': 0,
   'rng': 0,
@@ -64,6 +66,8 @@ FORBIDDEN = {
   'types': r'jax|flax|numpy',
   'config': r'jax|flax|numpy',
   'validation': r'jax|flax|numpy',
+  'bounds': r'jax|flax|numpy',
+  'defaults': r'jax|flax|numpy',
   'losses': r'flax|orbax|grain|transformers|tensorflow_datasets|os|pathlib',
   'advantages': r'flax|orbax|grain|transformers|tensorflow_datasets|os|pathlib',
   'text': r'jax|flax|grain|orbax',

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from agentrl_jax import config, validation
+from agentrl_jax import bounds, config, validation
 
 
 def faults(field, value):
@@ -31,9 +31,9 @@ def test_the_default_has_no_fault():
   assert validation.faults(c, config.flatten(c), num_devices=1) == []
 
 
-@pytest.mark.parametrize('field', validation._CHOICES)
+@pytest.mark.parametrize('field', bounds.CHOICES)
 def test_a_choice_lists_what_is_allowed(field):
-  choices = sorted(validation._CHOICES[field])
+  choices = sorted(bounds.CHOICES[field])
   found = faults(field, 'nonsense')
   want = f'not one of {", ".join(choices)}'
   assert told(found, field, want) == 1
@@ -42,17 +42,17 @@ def test_a_choice_lists_what_is_allowed(field):
   assert fault.endswith(f'(did you mean {choices[0]!r}?)')
 
 
-@pytest.mark.parametrize('field', validation._AT_LEAST)
+@pytest.mark.parametrize('field', bounds.AT_LEAST)
 def test_a_lower_bound_is_told_and_reached(field):
-  low = validation._AT_LEAST[field]
+  low = bounds.AT_LEAST[field]
   for value in (low - 1, math.nan):
     assert told(faults(field, value), field, f'must be >= {low}') == 1
   assert not told(faults(field, low), field, 'must be >=')
 
 
-@pytest.mark.parametrize('field', validation._POSITIVE)
+@pytest.mark.parametrize('field', bounds.POSITIVE)
 def test_a_positive_field_is_above_zero_and_in_bounds(field):
-  high = validation._POSITIVE[field]
+  high = bounds.POSITIVE[field]
   for value in (0.0, -1.0, math.nan):
     assert told(faults(field, value), field, 'must be > 0') == 1
   if math.isfinite(high):
@@ -65,9 +65,9 @@ def test_a_positive_field_is_above_zero_and_in_bounds(field):
 def test_every_rule_is_about_a_field_that_exists():
   known = config.flatten(config.default())
   for rules in (
-    validation._CHOICES,
-    validation._AT_LEAST,
-    validation._POSITIVE,
+    bounds.CHOICES,
+    bounds.AT_LEAST,
+    bounds.POSITIVE,
   ):
     assert set(rules) <= set(known)
 
