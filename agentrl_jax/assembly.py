@@ -29,6 +29,7 @@ from agentrl_jax import (
 from agentrl_jax import config as config_lib
 from agentrl_jax.batch import TurnBatch
 from agentrl_jax.envs import latency, remote
+from agentrl_jax.models import cache as cache_lib
 from agentrl_jax.models import fused, moe
 from agentrl_jax.models import params as params_lib
 from agentrl_jax.models.config import ModelConfig
@@ -378,7 +379,14 @@ def engine(
   lang: Language,
   mesh: jax.sharding.Mesh,
 ) -> Engine:
-  """Returns the sampler."""
+  """Returns the sampler.
+
+  Raises:
+    ConfigError: keys and values outgrow `sampler.kv_gb`.
+  """
+  fault = _cache_fault(config, model)
+  if fault:
+    raise config_lib.ConfigError([fault])
   return Engine(
     model,
     mesh,
@@ -395,6 +403,21 @@ def engine(
     record_routes=config.sampler.router_replay,
     adapters=config.lora.publish,
     weight_rules=_SAMPLER_RULES[config.sampler.weights],
+  )
+
+
+def _cache_fault(config: ml_collections.ConfigDict, model: ModelConfig) -> str:
+  """Says how many slots would fit, where those of the config do not."""
+  budget, slots = config.sampler.kv_gb * 1e9, config.sampler.slots
+  one = cache_lib.num_bytes(model, 1, config.rollout.max_context)
+  if not budget or slots * one <= budget:
+    return ''
+  fit = int(budget // one)
+  return (
+    f'config.sampler.kv_gb={config.sampler.kv_gb:g}: keys and values of '
+    f'config.sampler.slots={slots} contexts of config.rollout.max_context='
+    f'{config.rollout.max_context} tokens take {slots * one / 1e9:.3g} GB; '
+    + (f'{fit} slots fit' if fit else 'not one slot fits')
   )
 
 

@@ -1,6 +1,7 @@
 """From a config to parts: names, options, inheritance, fixed panels."""
 
 import pathlib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -187,6 +188,31 @@ def test_panels_are_the_same_whatever_the_seed():
 def test_the_policy_takes_its_shape_from_the_config():
   model = assembly.model_config(small(), 123)
   assert (model.vocab_size, model.d_model, model.dtype) == (123, 64, 'float32')
+
+
+def test_keys_and_values_stay_within_their_budget(monkeypatch):
+  """3 layers, 2 heads of 32, float32: 2 x 3 x 2 x 32 x 4 = 1,536 bytes a token.
+
+  64 slots of 256 tokens are 25.2 MB, and 50 fit into 20 MB.
+  """
+  made = []
+  monkeypatch.setattr(assembly, 'Engine', lambda *a, **k: made.append(k))
+  monkeypatch.setattr(assembly.templates, 'stop_ids', lambda *_: (1,))
+  lang = SimpleNamespace(tokenizer=None, style='tiny')
+  c = config.default()
+  model = assembly.model_config(c, 300)
+
+  def built(kv_gb, slots=64):
+    c.sampler.kv_gb, c.sampler.slots = kv_gb, slots
+    assembly.engine(c, model, lang, None)
+
+  for budget, slots in ((0.0, 64), (0.026, 64), (0.02, 50)):
+    built(budget, slots)
+  assert [k['num_slots'] for k in made] == [64, 64, 50]
+  with pytest.raises(config.ConfigError, match=r'kv_gb=0.02: .*; 50 slots fit'):
+    built(0.02)
+  with pytest.raises(config.ConfigError, match='0.0252 GB; not one slot fits'):
+    built(1e-6)
 
 
 def test_a_digest_is_of_content_not_of_order():
