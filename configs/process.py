@@ -4,7 +4,7 @@ Claim: the main job learns as well when right steps are paid at once: +1 a right
 step, -0.5 a wrong one, +0.3 a detour, a tenth of it.
 Command: python experiments/launch.py --config=configs/process.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: process.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: process.test_success .1% -->98.1%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
