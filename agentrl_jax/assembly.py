@@ -397,6 +397,7 @@ def engine(
     extend_rows=config.sampler.extend_rows,
     extend_chunk=config.sampler.extend_chunk,
     decode_chunk=config.sampler.decode_chunk,
+    extend_steps=config.sampler.extend_steps,
     stop_ids=templates.stop_ids(lang.tokenizer, lang.style),
     top_p=config.rollout.top_p,
     top_k=config.rollout.top_k,

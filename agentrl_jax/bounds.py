@@ -105,6 +105,7 @@ AT_LEAST = {
   'sampler.decode_chunk': 1,
   'sampler.extend_rows': 1,
   'sampler.extend_chunk': 1,
+  'sampler.extend_steps': 0,
   'sampler.kv_gb': 0,
   'advantage.history_levels': 1,
   'advantage.invalid_penalty': 0,

@@ -143,6 +143,7 @@ def policy_fields():
       extend_chunk=18,  # tokens a row of one extend call
       router_replay=True,  # the learner uses the experts that the sampler used
       weights='whole',  # whole | split: over fsdp, where they do not fit
+      extend_steps=0.0,  # decode steps that an extend call lasts; 0 = by tokens
       kv_gb=0.0,  # keys and values of all slots of a host at most; 0 = any
     ),
   )

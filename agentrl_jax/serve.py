@@ -82,7 +82,6 @@ def start(
       name=name,
       host=host,
       port=port,
-      seed=config.seed,
       top_p=config.rollout.top_p,
       top_k=config.rollout.top_k,
     )
@@ -108,6 +107,7 @@ def _changed(config, changes):
       if value is not None:
         config[section][field] = value
     config.sampler.lanes = 1
+    config.sampler.extend_steps = 1.0  # a client waits: begin at once
     config.sampler.extend_rows = min(
       config.sampler.extend_rows, config.sampler.slots
     )

@@ -14,6 +14,7 @@ import os
 import pathlib
 import sys
 import threading
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 if str(ROOT) not in sys.path:
@@ -31,7 +32,7 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
   parser.add_argument('run', nargs='?', default='', help='run directory')
   parser.add_argument('--config', default='', help='file in configs/')
   parser.add_argument('--which', default='last', help='checkpoint of a run')
-  parser.add_argument('--name', default='', help="default: RUN's or config's")
+  parser.add_argument('--name', default='', help='default: RUN@ITERATION')
   parser.add_argument('--host', default='127.0.0.1')
   parser.add_argument('--port', type=int, default=8000, help='0 = any')
   parser.add_argument('--slots', type=int, help='answers side by side')
@@ -46,6 +47,8 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     flags.overrides[field.removeprefix('--config.')] = value
   if bool(flags.run) == bool(flags.config):
     parser.error('give either a RUN or --config=FILE')
+  if flags.config and flags.which != 'last':
+    parser.error('--which is of a RUN')
   return flags
 
 
@@ -64,18 +67,26 @@ def main(argv: list[str] | None = None) -> int:
       else:
         config = config_lib.load(flags.config, flags.overrides)
         opened = serve.of_config(config, **sizes)
-      name = flags.name or pathlib.Path(flags.run or flags.config).stem
+      name = flags.name or (
+        f'{pathlib.Path(flags.run).name}@{opened[0].version}'
+        if flags.run
+        else pathlib.Path(flags.config).stem
+      )
       server = serve.start(opened, name=name, host=flags.host, port=flags.port)
     except (OSError, ValueError) as e:
       print(e, file=sys.stderr)
       return 2
-    answering = threading.Thread(target=server.serve)
+    answering = threading.Thread(target=server.serve, daemon=True)
     answering.start()
-    print(f'{name} answers at {server.address}', flush=True)
-    while not stop():
-      answering.join(timeout=0.2)
-    server.close()
-    answering.join()
+    try:
+      print(f'{name} answers at {server.address}', flush=True)
+      while not (stop() or server.fault):
+        time.sleep(0.1)
+    finally:
+      server.close()
+    if server.fault:
+      print(server.fault, file=sys.stderr)
+      return 1
   return 0
 
 

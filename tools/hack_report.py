@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
 def alarms(name: str, runs: list[str]) -> dict[str, float | str]:
   """Says when runs warned, by the rows and the limits that they kept."""
   found = [_alarm(run) for run in runs]
-  rang = [each for each in found if _first(each)]
+  rang = [each for each in found if _first(each) is not None]
   out = {
     'alarm': name,
     'runs': len(runs),

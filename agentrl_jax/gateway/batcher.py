@@ -19,6 +19,9 @@ class Batcher:
   Args:
     engine: with weights published; nobody else uses it.
     most_waiting: requests without a slot at most.
+
+  Attributes:
+    fault: of the sampler, after which nothing is drawn any more; '' = none.
   """
 
   def __init__(self, engine: Engine, *, most_waiting: int = 1024):
@@ -26,7 +29,7 @@ class Batcher:
     self._most = most_waiting
     self._jobs: queue.SimpleQueue = queue.SimpleQueue()
     self._open, self._lock = 0, threading.Lock()
-    self._closed = False
+    self._closed, self.fault = False, ''
     self._thread = threading.Thread(
       target=self._run, name='batcher', daemon=True
     )
@@ -36,24 +39,29 @@ class Batcher:
     self,
     prompt: Sequence[int],
     *,
-    words: np.ndarray,
+    words: Sequence[np.ndarray],
     temperature: float,
     budget: int,
-  ) -> 'futures.Future[Completion]':
-    """Asks for one turn, see `Engine.request`.
+  ) -> 'list[futures.Future[Completion]]':
+    """Asks for a turn a key, see `Engine.request`: for all of them or none.
 
     Raises:
       Refused: too many wait, or the server is closing.
     """
     with self._lock:
       if self._closed:
-        raise Refused(503, 'the server is closing', code='closing')
-      if self._open >= self._most + self.engine.num_slots:
-        raise Refused(429, f'{self._most} requests wait already', code='busy')
-      self._open += 1
-      job: futures.Future[Completion] = futures.Future()
-      self._jobs.put((job, list(prompt), words, temperature, budget))
-    return job
+        reason = self.fault or 'the server is closing'
+        raise Refused(503, reason, code='closing')
+      most = self._most + self.engine.num_slots
+      if self._open + len(words) > most:
+        raise Refused(
+          429, f'{self._open} of {most} requests are open already', code='busy'
+        )
+      self._open += len(words)
+      jobs = [futures.Future() for _ in words]
+      for job, key in zip(jobs, words):
+        self._jobs.put((job, list(prompt), key, temperature, budget))
+    return jobs
 
   def close(self) -> None:
     """Answers what was asked so far, then stops."""
@@ -71,16 +79,22 @@ class Batcher:
       while not last or waiting or drawn:
         last |= self._receive(waiting, block=not (last or waiting or drawn))
         while waiting and (slot := self.engine.acquire()) is not None:
-          job, prompt, words, temperature, budget = waiting.popleft()
-          drawn[slot] = job
-          self.engine.request(
-            slot, prompt, words=words, temperature=temperature, budget=budget
-          )
+          drawn[slot], *asked = waiting.popleft()
+          try:
+            self._ask(slot, *asked)
+          except ValueError as error:  # of this request alone
+            self.engine.release(slot)
+            self._answered(drawn.pop(slot), error)
         for completion in self.engine.pump() if drawn else ():
           self.engine.release(completion.slot)
           self._answered(drawn.pop(completion.slot), completion)
     except Exception as error:  # noqa: BLE001 (whoever waits is told)
       self._fail(error, [*drawn.values(), *(job[0] for job in waiting)])
+
+  def _ask(self, slot, prompt, words, temperature, budget) -> None:
+    self.engine.request(
+      slot, prompt, words=words, temperature=temperature, budget=budget
+    )
 
   def _receive(self, waiting: deque, block: bool) -> bool:
     """Takes in what was asked meanwhile; whether that was the last."""
@@ -94,14 +108,18 @@ class Batcher:
       waiting.append(job)
       block = False
 
-  def _answered(self, job: futures.Future, completion: Completion) -> None:
+  def _answered(self, job: futures.Future, answer: Completion | Exception):
     with self._lock:
       self._open -= 1
-    job.set_result(completion)
+    if isinstance(answer, Exception):
+      job.set_exception(answer)
+    else:
+      job.set_result(answer)
 
   def _fail(self, error: Exception, jobs: list[futures.Future]) -> None:
     with self._lock:
       self._closed = True
+      self.fault = f'the sampler failed: {type(error).__name__}: {error}'
     late: deque = deque()
     self._receive(late, block=False)
     for job in [*jobs, *(each[0] for each in late)]:

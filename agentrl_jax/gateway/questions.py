@@ -15,12 +15,17 @@ _NEUTRAL: dict[str, tuple[Any, ...]] = {
   'logit_bias': ({},),
   'top_logprobs': (0,),
   'response_format': ({'type': 'text'},),
-  'tool_choice': ('auto',),
+  'tool_choice': ('auto', 'none'),
   'parallel_tool_calls': (True,),
   'functions': ([],),
   'min_p': (0,),
   'repetition_penalty': (1,),
 }
+# Fields that are read below, and those that change no answer.
+_READ = {'model', 'messages', 'tools', 'temperature', 'top_p', 'top_k', 'n'}
+_READ |= {'max_tokens', 'max_completion_tokens', 'seed', 'stop', 'logprobs'}
+_INERT = {'user', 'metadata', 'store', 'service_tier', 'safety_identifier'}
+_INERT |= {'prompt_cache_key', 'stream_options'}
 _MOST_SAMPLES, _MOST_STOPS = 128, 4
 _HOTTEST = 100.0  # temperature
 
@@ -114,9 +119,11 @@ def read(
       param='model',
       code='model_not_found',
     )
-  for field, neutral in _NEUTRAL.items():
-    if body.get(field) is not None and body[field] not in neutral:
+  for field in body.keys() - _READ - _INERT:
+    if body[field] is not None and body[field] not in _NEUTRAL.get(field, ()):
       raise _bad(field, f'{body[field]!r:.60} is not offered')
+  if body.get('tool_choice') == 'none' and body.get('tools'):
+    raise _bad('tool_choice', "'none' is not offered; leave the tools out")
   for field in ('top_p', 'top_k'):
     fixed = getattr(limits, field)
     if body.get(field) is not None and body[field] != fixed:
@@ -160,14 +167,53 @@ def _prompt(body, tokenizer, style):
     raise _bad('messages', 'a list of at least one message is needed')
   try:
     schemas = conversations.load_schemas(body.get('tools') or [])
-  except ValueError as error:
+    for schema in schemas:
+      _check_tool(schema['function'])
+  except (ValueError, RecursionError) as error:
     raise Refused(400, str(error), param='tools') from error
   try:
-    messages = conversations.load_messages([_plain(m) for m in given])
+    plain = _in_order([_plain(message) for message in given])
+    messages = conversations.load_messages(plain)
     opened = templates.open(tokenizer, style, messages, schemas)
   except ValueError as error:
     raise Refused(400, str(error), param='messages') from error
   return opened.ids, schemas
+
+
+def _check_tool(function: Mapping[str, Any]) -> None:
+  if not isinstance(function.get('name'), str):
+    raise ValueError(f'a tool without a name: {dict(function)!r:.80}')
+  if not isinstance(function.get('parameters', {}), Mapping):
+    raise ValueError(f'tool {function["name"]!r}: parameters are no schema')
+
+
+def _in_order(messages: list[Any]) -> list[Any]:
+  """Replies of tools in the order of the calls that they answer, by id."""
+  out, ids = [], []
+  for message in messages:
+    role = message.get('role') if isinstance(message, Mapping) else None
+    if role == 'assistant':
+      calls = message.get('tool_calls') or ()
+      ids = [c.get('id') for c in calls if isinstance(c, Mapping)]
+    elif role == 'tool' and message.get('tool_call_id') is not None:
+      name = message['tool_call_id']
+      if name not in ids:
+        raise ValueError(f'tool_call_id {name!r:.60}: no call before has it')
+      at = len(out)  # behind those of earlier calls
+      while at and ids.index(name) < _place(out[at - 1], ids):
+        at -= 1
+      out.insert(at, message)
+      continue
+    out.append(message)
+  return out
+
+
+def _place(message: Any, ids: list[Any]) -> int:
+  """Which call a reply answers; -1 if it is none."""
+  if not isinstance(message, Mapping) or message.get('role') != 'tool':
+    return -1
+  name = message.get('tool_call_id')
+  return ids.index(name) if name in ids else -1
 
 
 def _plain(message: Any) -> Any:

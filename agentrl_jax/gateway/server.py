@@ -8,6 +8,7 @@ import contextlib
 import http.server
 import itertools
 import json
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -35,7 +36,7 @@ class Gateway:
     tokenizer, style: of the policy.
     name: of the model, as clients ask for it.
     host, port: to listen at; port 0 = any free one.
-    seed: of draws whose request has none.
+    seed: of draws whose request has none; None = another each time.
     top_p, top_k: the sampler's; it has one for all.
 
   Raises:
@@ -51,13 +52,14 @@ class Gateway:
     name: str,
     host: str = '127.0.0.1',
     port: int = 8000,
-    seed: int = 0,
+    seed: int | None = None,
     top_p: float = 1.0,
     top_k: int = 0,
   ):
     self.name = name
     self._tokenizer, self._style = tokenizer, style
-    self._batcher, self._seed = batcher, seed
+    self._batcher = batcher
+    self._seed = secrets.randbits(63) if seed is None else seed
     self._limits = questions.Limits(
       model=name,
       context_length=batcher.engine.context_length,
@@ -67,17 +69,20 @@ class Gateway:
     )
     self._started = int(time.time())
     self._answering, self._changed = 0, threading.Condition()
+    self._served = False
     self._numbers = itertools.count()
     self._server = _Server((host, port), self)
     self.address = 'http://{}:{}/v1'.format(*self._server.server_address[:2])
 
   def serve(self) -> None:
     """Answers until `close` is called from another thread."""
+    self._served = True
     self._server.serve_forever(poll_interval=0.1)
 
   def close(self) -> None:
     """Takes no more requests and ends when those under way are answered."""
-    self._server.shutdown()
+    if self._served:
+      self._server.shutdown()
     self._batcher.close()
     with self._changed:
       self._changed.wait_for(lambda: not self._answering, _GOODBYE_S)
@@ -94,6 +99,11 @@ class Gateway:
       with self._changed:
         self._answering -= 1
         self._changed.notify_all()
+
+  @property
+  def fault(self) -> str:
+    """Why nothing can be answered any more; '' = it can."""
+    return self._batcher.fault
 
   def models(self) -> dict[str, Any]:
     """Answers GET /v1/models."""
@@ -116,15 +126,17 @@ class Gateway:
     """
     asked = questions.read(body, self._tokenizer, self._style, self._limits)
     number = next(self._numbers)
-    drawn = [self._draw(asked, number, i) for i in range(asked.samples)]
-    done = [each.result() for each in drawn]
+    done = [each.result() for each in self._draw(asked, number)]
     sampled = sum(len(each.tokens) for each in done)
     return {
-      'id': f'chatcmpl-{self._started}-{number}',
+      'id': f'chatcmpl-{self._seed:x}-{number}',
       'object': 'chat.completion',
       'created': int(time.time()),
       'model': self.name,
-      'choices': [self._choice(asked, i, each) for i, each in enumerate(done)],
+      'choices': [
+        self._choice(asked, f'{number}_{i}', each) | {'index': i}
+        for i, each in enumerate(done)
+      ],
       'usage': {
         'prompt_tokens': len(asked.prompt),
         'completion_tokens': sampled,
@@ -132,18 +144,18 @@ class Gateway:
       },
     }
 
-  def _draw(self, asked: questions.Question, number: int, sample: int):
+  def _draw(self, asked: questions.Question, number: int):
     """The same seed draws the same, whoever else is answered meanwhile."""
     given = asked.seed is not None
     key = ('seed', asked.seed) if given else (self._seed, number)
     return self._batcher.submit(
       asked.prompt,
-      words=rng.words('gateway', *key, sample),
+      words=[rng.words('gateway', *key, i) for i in range(asked.samples)],
       temperature=asked.temperature,
       budget=asked.budget,
     )
 
-  def _choice(self, asked, index: int, done: Completion) -> dict[str, Any]:
+  def _choice(self, asked, name: str, done: Completion) -> dict[str, Any]:
     style = self._style
     text = templates.completion_text(self._tokenizer, style, done.tokens)
     cuts = [text.find(stop) for stop in asked.stop if stop in text]
@@ -156,7 +168,7 @@ class Gateway:
         reason, message['content'] = 'tool_calls', told.content or None
         message['tool_calls'] = [
           {
-            'id': f'call_{index}_{i}',
+            'id': f'call_{self._seed:x}_{name}_{i}',
             'type': 'function',
             'function': {
               'name': call.name,
@@ -166,7 +178,6 @@ class Gateway:
           for i, call in enumerate(told.calls)
         ]
     return {
-      'index': index,
       'message': message,
       'finish_reason': reason,
       'logprobs': self._logprobs(done) if asked.logprobs else None,
@@ -180,12 +191,19 @@ class Gateway:
       {
         'token': text,
         'logprob': float(logprob),
-        'bytes': list(text.encode('utf-8', 'replace')),
+        'bytes': None,  # a token may be a part of a character
         'top_logprobs': [],
       }
       for text, logprob in zip(tokens, done.logprobs, strict=True)
     ]
     return {'content': content}
+
+
+def _parsed(data: bytes) -> Any:
+  try:
+    return json.loads(data)
+  except (ValueError, RecursionError) as error:
+    raise Refused(400, f'the body is not JSON: {error}') from error
 
 
 class _Server(http.server.ThreadingHTTPServer):
@@ -216,9 +234,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
   def _post(self) -> None:
     try:
+      data = self._read()  # all of it, or the client cannot hear the answer
       if self.path.rstrip('/') != '/v1/chat/completions':
         raise Refused(404, f'no {self.path}', code='not_found')
-      self._send(200, self.server.gateway.complete(self._body()))
+      self._send(200, self.server.gateway.complete(_parsed(data)))
     except Refused as error:
       self._refuse(error)
     except (TimeoutError, ConnectionError):
@@ -226,16 +245,17 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     except Exception as error:  # noqa: BLE001 (the next request may be served)
       self._refuse(Refused(500, f'{type(error).__name__}: {error}'))
 
-  def _body(self) -> Any:
+  def _read(self) -> bytes:
     length = self.headers.get('Content-Length', '')
     if not length.isdecimal():
       raise Refused(411, 'a Content-Length is needed')
-    if int(length) > _LARGEST_BODY:
-      raise Refused(413, f'more than {_LARGEST_BODY} bytes')
-    try:
-      return json.loads(self.rfile.read(int(length)))
-    except (ValueError, RecursionError) as error:
-      raise Refused(400, f'the body is not JSON: {error}') from error
+    left = int(length)
+    if left <= _LARGEST_BODY:
+      return self.rfile.read(left)
+    left = min(left, 8 * _LARGEST_BODY)
+    while left > 0 and (data := self.rfile.read(min(left, 2**16))):
+      left -= len(data)
+    raise Refused(413, f'more than {_LARGEST_BODY} bytes')
 
   def _refuse(self, error: Refused) -> None:
     self._send(error.status, error.body())

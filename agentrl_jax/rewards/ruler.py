@@ -110,6 +110,11 @@ class Ruler:
           temperature=temperature,
         )
       )
+    if cache and judge and not _called(judge):
+      raise ValueError(
+        f'cache={cache!r}: answers are kept by the name of a judge, and '
+        f"{judge!r:.80} has none; give judge='package.module:name'"
+      )
     self._judge = judge_lib.Judge(
       complete,
       name=_called(judge) or f'{base_url} {model} {temperature}',
@@ -274,11 +279,15 @@ def _fenced(messages: Sequence[Mapping[str, str]]) -> str:
 
 
 def _called(judge: str | judge_lib.Complete) -> str:
-  """What a judge is called from one run to the next: no address in it."""
+  """What finds a judge in another process too; '' for what nothing finds."""
   if isinstance(judge, str):
     return judge
-  made = judge if hasattr(judge, '__qualname__') else type(judge)
-  return f'{made.__module__}:{made.__qualname__}'
+  name = f'{getattr(judge, "__module__", "")}:{getattr(judge, "__name__", "")}'
+  try:
+    found = tables.resolve({}, name)
+  except (AttributeError, ImportError, ValueError):
+    return ''
+  return name if found is judge else ''
 
 
 def _name(seed: int, number: int, text: str) -> str:

@@ -26,15 +26,18 @@ def measure(
   Returns:
     `audit/NAME`: mean episode sum. `audit/success`: share with a sum above 0.
     `audit/gap`: by how much the share of the trained reward is higher on the
-    same trajectories. `audit/pull`: share of the rewards above the mean of
-    their task that is not confirmed, where an update leads; NaN where all are
-    equal. `audit/failed`: judgements that failed, in no mean.
+    same trajectories. `audit/pull`: share of what is rewarded above the mean
+    of its task, where an update leads, that is above 0 and not confirmed; NaN
+    where nothing is above. `audit/failed`: judgements that failed, in no mean.
   """
   judged = [t for t in trajectories if t.stop_reason.trainable]
+  paid = collections.defaultdict(list)
+  for t in judged:
+    paid[t.task.name].append(sum(t.rewards['total']))
   if 0 <= limit < len(judged):
     places = np.linspace(0, len(judged) - 1, limit).round().astype(int)
     judged = [judged[i] for i in places]
-  trained, audited, tasks, failed = [], [], [], 0
+  trained, audited, means, failed = [], [], [], 0
   for t in judged:
     alone = types.Group(t.task, (t,))
     (scored,) = rewards.score(alone, {name: part}, {name: 1.0}).trajectories
@@ -43,7 +46,7 @@ def measure(
       continue
     audited.append(sum(scored.rewards[name]))
     trained.append(sum(t.rewards['total']))
-    tasks.append(t.task.name)
+    means.append(float(np.mean(paid[t.task.name])))
   short = name.rpartition(':')[2]
   if not audited:
     return {'audit/failed': float(failed)}
@@ -52,21 +55,17 @@ def measure(
     f'audit/{short}': float(np.mean(audited)),
     'audit/success': success,
     'audit/gap': float(np.mean(np.greater(trained, 0))) - success,
-    'audit/pull': _pull(trained, audited, tasks),
+    'audit/pull': _pull(trained, audited, means),
     'audit/failed': float(failed),
   }
 
 
 def _pull(
-  trained: Sequence[float], audited: Sequence[float], tasks: Sequence[str]
+  trained: Sequence[float], audited: Sequence[float], means: Sequence[float]
 ) -> float:
   """Returns which share of Σ max(reward - mean of its task, 0) is doubtful."""
-  members = collections.defaultdict(list)
-  for reward, task in zip(trained, tasks, strict=True):
-    members[task].append(reward)
-  above = np.array(
-    [max(r - np.mean(members[t]), 0.0) for r, t in zip(trained, tasks)]
-  )
+  above = np.subtract(trained, means)
+  above[above <= 1e-6 * np.abs(trained)] = 0.0  # equal but for rounding
+  doubtful = np.greater(trained, 0) & np.less_equal(audited, 0)
   whole = float(above.sum())
-  unconfirmed = float(above[np.less_equal(audited, 0)].sum())
-  return unconfirmed / whole if whole > 0 else math.nan
+  return float(above[doubtful].sum()) / whole if whole > 0 else math.nan

@@ -62,6 +62,8 @@ class Engine:
     extend_rows: contexts of one extend call, P.
     extend_chunk: tokens a row of one extend call, Q.
     decode_chunk: steps of one decode call at most.
+    extend_steps: decode steps that an extend call takes as long as, which says
+      how long turns wait for others to share one; 0 = as their tokens are many.
     stop_ids: tokens that end a turn.
     top_p: nucleus mass in (0, 1], 1 = all.
     top_k: 0 = all.
@@ -83,6 +85,7 @@ class Engine:
     extend_rows: int,
     extend_chunk: int,
     decode_chunk: int,
+    extend_steps: float = 0.0,
     stop_ids: Sequence[int],
     top_p: float = 1.0,
     top_k: int = 0,
@@ -117,7 +120,12 @@ class Engine:
       placement,
       stop_ids=tuple(stop_ids),
       truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
-      shape=_shape(extend_rows, extend_chunk, decode_chunk, self._width),
+      shape=Shape(
+        extend_rows,
+        extend_chunk,
+        decode_chunk,
+        extend_steps or extend_rows * extend_chunk / self._width,
+      ),
     )
     num_threads = num_lanes if mesh.size == 1 else 1
     threads = [futures.ThreadPoolExecutor(1) for _ in range(num_threads)]
@@ -306,11 +314,6 @@ class Engine:
   def _find(self, slot: int):
     number, local = divmod(slot, self._width)
     return self._lanes[number], local
-
-
-def _shape(rows: int, chunk: int, steps: int, width: int) -> Shape:
-  """Takes calls to last as their tokens are many: arithmetic takes the time."""
-  return Shape(rows, chunk, steps, extend_steps=rows * chunk / width)
 
 
 def _programs(

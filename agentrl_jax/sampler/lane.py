@@ -211,7 +211,7 @@ class Lane:
       stop_below = 1 if num_live <= wanted else num_live - wanted + 1
       steps = 1 if expecting else self._programs.shape.decode_chunk
       if self.queue:
-        steps = min(steps, math.ceil(self._patience / len(self.queue)))
+        steps = min(steps, math.ceil(self._patience / self._demand))
       limits = (np.int32(steps), np.int32(stop_below))
     if not (batch is forks is limits is None):
       self.call = self._thread.submit(
@@ -233,7 +233,7 @@ class Lane:
     if result.used is not None:
       counters.decode_calls += 1
       counters.decode_steps += int(result.used[0])
-      self._idle += int(result.used[0]) * len(self.queue)
+      self._idle += int(result.used[0]) * self._demand
       counters.slot_steps += int(result.used[0]) * self._width
       counters.live_slot_steps += int(result.used[1])
     done = []

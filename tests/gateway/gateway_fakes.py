@@ -35,12 +35,12 @@ class Engine(fakes.FakeEngine):
 class Served:
   """A gateway that answers, in a `with`."""
 
-  def __init__(self, engine=None, **options):
+  def __init__(self, engine=None, seed=3, **options):
     self.engine = engine or Engine()
     self.batcher = Batcher(self.engine, **options)
     tokenizer = fakes.language().tokenizer
     self.gateway = Gateway(
-      self.batcher, tokenizer, 'tiny', name='tiny', port=0, seed=3
+      self.batcher, tokenizer, 'tiny', name='tiny', port=0, seed=seed
     )
     self.thread = threading.Thread(target=self.gateway.serve)
 

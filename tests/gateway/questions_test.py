@@ -95,6 +95,11 @@ def test_an_answer_never_outgrows_the_context():
     ('messages', 400, {'messages': [{'role': 'user', 'content': 'a' * 999}]}),
     ('model', 404, {'model': 'other'}),
     ('stream', 400, {'stream': True}),
+    ('max_token', 400, {'max_token': 3}),
+    ('min_tokens', 400, {'min_tokens': 3}),
+    ('tool_choice', 400, {'tool_choice': 'none', 'tools': [TOOL]}),
+    ('tools', 400, {'tools': [{'type': 'function', 'function': {}}]}),
+    ('tools', 400, {'tools': '[' * 99_999}),
     ('top_p', 400, {'top_p': 0.5}),
     ('response_format', 400, {'response_format': {'type': 'json_object'}}),
     ('frequency_penalty', 400, {'frequency_penalty': 0.5}),
@@ -121,6 +126,28 @@ def test_what_cannot_be_had_is_refused_by_name(param, status, body):
   assert (error.param, error.status) == (param, status)
   told = json.loads(json.dumps(error.body()))['error']
   assert told['type'] == 'invalid_request_error' and told['message']
+
+
+def test_replies_stand_in_the_order_of_their_calls():
+  def told(*replies):
+    calls = [
+      {'id': id_, 'function': {'name': f'look_{id_}', 'arguments': '{}'}}
+      for id_ in 'ab'
+    ]
+    answers = [
+      {'role': 'tool', 'tool_call_id': id_, 'content': f'seen {id_}'}
+      for id_ in replies
+    ]
+    asked = {'role': 'assistant', 'content': '', 'tool_calls': calls}
+    body = {'messages': [*HELLO, asked, *answers]}
+    limits = questions.Limits('tiny', 256, MOST)
+    tokenizer = fakes.language().tokenizer
+    return questions.read(body, tokenizer, 'tiny', limits).prompt
+
+  assert told('a', 'b') == told('b', 'a') != told('a')
+  with pytest.raises(questions.Refused, match='no call before has it') as e:
+    told('a', 'c')
+  assert e.value.param == 'messages'
 
 
 @pytest.mark.parametrize('body', [None, [], 'text', 3])

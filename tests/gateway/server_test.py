@@ -128,7 +128,7 @@ def test_refusals_reach_the_client_by_their_names():
     assert post(served, b'[' * 99_999)[0] == 400
     assert post(served, b'\xff\xfe')[0] == 400
     assert post(served, b'{}', path='/v1/embeddings')[0] == 404
-    assert post(served, b'', headers={'Content-Length': '999999999'})[0] == 413
+    assert post(served, b' ' * (17 * 2**20))[0] == 413
     assert post(served, b'', headers={'Content-Length': 'x'})[0] == 411
     assert ask(served).choices  # and goes on
 
@@ -177,14 +177,27 @@ def test_too_many_are_told_to_come_back():
     assert ask(served).choices
 
 
-def test_a_sampler_that_refuses_a_request_leaves_nobody_waiting():
-  class Refusing(Engine):
-    def request(self, *args, **options):
-      raise ValueError('no room')
+def test_all_answers_of_a_request_have_a_place_or_none():
+  with Served(most_waiting=1) as served:
+    with pytest.raises(openai.RateLimitError):
+      ask(served, n=5)  # 3 slots and 1
+    assert len(ask(served, n=4).choices) == 4
+  assert len(served.engine.requests) == 4
 
-  refused = pytest.raises(openai.InternalServerError, match='no room')
-  with Served(Refusing()) as served, refused:
-    ask(served)
+
+def test_two_servers_draw_apart():
+  with Served(seed=None) as served, Served(seed=None) as other:
+    ids = {ask(each).id for each in (served, served, other)}
+  words = [r[0] for r in (*served.engine.requests, *other.engine.requests)]
+  assert len(ids) == len(set(words)) == 3
+
+
+def test_closing_a_server_that_never_answered():
+  served = Served()
+  closing = threading.Thread(target=served.gateway.close, daemon=True)
+  closing.start()
+  closing.join(10)
+  assert not closing.is_alive()
 
 
 def test_a_sampler_that_fails_fails_every_answer_and_nothing_hangs():
@@ -195,6 +208,8 @@ def test_a_sampler_that_fails_fails_every_answer_and_nothing_hangs():
     with pytest.raises(openai.InternalServerError) as caught:
       ask(served)
     assert caught.value.status_code == 503
+    assert 'out of memory' in str(caught.value)
+    assert 'out of memory' in served.gateway.fault
 
 
 def wait_for(condition, seconds=10):

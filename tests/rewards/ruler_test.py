@@ -1,6 +1,7 @@
 """A judge that lies in every way, and one that is honest."""
 
 import dataclasses
+import functools
 import json
 import random
 import re
@@ -275,21 +276,23 @@ def test_ids_cannot_be_guessed_and_change_with_the_pass(say):
   assert not seen[0] & seen[1] and not seen[0] & seen[2]
 
 
-def test_a_function_is_known_to_the_cache_by_its_name(tmp_path):
-  """Another process has it at another address."""
+def test_only_a_judge_that_another_process_finds_has_a_cache(
+  tmp_path, monkeypatch
+):
+  """By its name: not one at an address, nor one of several of a name."""
 
-  def again(complete):
+  def complete(messages):
+    return honest(messages)
+
+  for judge in (complete, functools.partial(honest), lambda messages: ''):
+    with pytest.raises(ValueError, match='has none; give judge='):
+      ruler.Ruler(judge=judge, cache=str(tmp_path))
+  complete.__module__, complete.__name__ = made.__name__, 'complete'
+  monkeypatch.setattr(made, 'complete', complete, raising=False)
+  for cached in (0.0, 1.0):
     judge = ruler.Ruler(judge=complete, cache=str(tmp_path), backoff_s=0)
-    return scores(judge(GROUP)), judge.drain()['judge/cached']
-
-  def made_twice():
-    def complete(messages):
-      return honest(messages)
-
-    return complete
-
-  assert again(made_twice()) == (WANT, 0.0)
-  assert again(made_twice()) == (WANT, 1.0)
+    assert scores(judge(GROUP)) == WANT
+    assert judge.drain()['judge/cached'] == cached
 
 
 def test_the_cache_does_not_depend_on_the_order_of_samples(say, tmp_path):

@@ -44,8 +44,32 @@ def test_the_pull_by_hand():
   second = [dataclasses.replace(t, task=other) for t in played(0, 1)]
   row = audit.measure([*first, *second], 'strict', strict)
   assert row['audit/pull'] == pytest.approx(1 / 3)
-  equal = audit.measure([*second[:1], *first[:1]], 'strict', strict)
-  assert math.isnan(equal['audit/pull'])
+  # One of three is judged: its task's mean needs no judge.
+  row = audit.measure([*second, *first[:1]], 'strict', strict, limit=2)
+  assert row['audit/success'] == 0.0
+
+
+@pytest.mark.parametrize('size', [1, 2, 6, 7])
+def test_equal_rewards_pull_nowhere_whatever_the_rounding(size):
+  for reward in (0.1, 0.05, 0.7, -0.05, -0.1, 1e6 / 3):
+    row = audit.measure(played(*[reward] * size), 'strict', strict)
+    assert math.isnan(row['audit/pull'])
+
+
+def test_who_fails_by_both_pulls_nowhere_doubtful():
+  row = audit.measure(played(-0.1, -0.2, -0.3, 0.0), 'strict', strict)
+  assert row['audit/pull'] == 0.0
+
+
+def test_the_pull_of_a_sample_is_against_whole_groups():
+  """Each task has one member in eight that is paid, and 8 of 64 are judged."""
+  some = []
+  for i in range(8):
+    task = types.Task('fake', 'train', i, {})
+    paid = [float(j == i) for j in range(8)]
+    some += [dataclasses.replace(t, task=task) for t in played(*paid)]
+  row = audit.measure(some, 'strict', strict, limit=8)
+  assert row['audit/pull'] == 1.0  # of 1 - 1/8 above a mean, nothing confirmed
 
 
 def test_who_agrees_has_no_gap():

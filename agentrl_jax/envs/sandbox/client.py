@@ -229,7 +229,8 @@ def run(
     backend: 'auto' for the best that there is, or one of `BACKENDS`.
 
   Returns:
-    What it wrote, and the files as it left them. That is all it leaves.
+    What it wrote, and the files as it left them. That is all it leaves. What
+    is no command has status 126, as for a shell.
 
   Raises:
     SandboxError: the sandbox itself failed.
@@ -257,6 +258,10 @@ def run_python(
 
 def _run(what, files, limits, backend: str) -> records.Result:
   limits = limits or records.Limits()
+  words = what.get('argv', [what.get('python')])
+  if not words or any('\0' in word for word in words):
+    fault = 'a command has words, and none of them a null character\n'
+    return records.Result(126, '', fault, dict(files or {}), (), limits)
   if backend == 'auto':
     backend = choose().backend
   if backend not in BACKENDS:

@@ -7,6 +7,7 @@ and agree above.
 import ctypes
 import os
 import pathlib
+import re
 
 CLONE_NEWNS = 0x00020000
 CLONE_NEWUTS = 0x04000000
@@ -47,8 +48,8 @@ def is_known() -> bool:
 
 def release() -> tuple[int, int]:
   """Major and minor version of the kernel."""
-  major, minor = os.uname().release.split('.')[:2]
-  return int(major), int(minor.partition('-')[0])
+  major, minor = re.match(r'(\d+)\.(\d+)', os.uname().release).groups()
+  return int(major), int(minor)
 
 
 def call(number: int, *arguments) -> int:

@@ -123,8 +123,11 @@ def _wait(
     except OSError as error:
       fault = str(error)
   else:
-    place = _place(os.path.dirname(spot), uid)
-  if backend == 'bwrap':
+    try:
+      place = _place(os.path.dirname(spot), uid)
+    except OSError as error:
+      fault = str(error)
+  if backend == 'bwrap' and place:
     with contextlib.suppress(OSError):  # the call tries again, and tells
       world = bwrap.start(programs, place, uid)
   connection = _receive(control)

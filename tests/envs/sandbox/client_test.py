@@ -218,6 +218,15 @@ def test_an_unknown_backend_is_an_error():
   assert 'known: bwrap' in sandbox.trial('docker')
 
 
+def test_what_is_no_command_is_the_commands_fault(backend):
+  """And never another command, as a shell makes of it that drops a null."""
+  kept = {'a.txt': 'x'}
+  for words in ([], ['/bin/echo', 'a\0b'], 'echo a\0b'):
+    result = sandbox.run(words, backend=backend, files=kept)
+    assert (result.status, result.files) == (126, kept)
+  assert sandbox.run_python('print(1)\0', backend=backend).status == 126
+
+
 def test_a_program_that_is_not_there_is_the_commands_fault(backend):
   result = sandbox.run(['/usr/bin/no_such_program'], backend=backend)
   assert result.status != 0
