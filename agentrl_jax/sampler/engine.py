@@ -108,6 +108,7 @@ class Engine:
     self._params = None
     self._mesh, self._weight_rules = mesh, weight_rules
     mesh = sharding.local_mesh(mesh)
+    extend_steps = extend_steps or extend_rows * extend_chunk / self._width
     shape = (self._width, context_length, max_turn_tokens)
     init = functools.partial(
       decode_lib.init, config, *shape, routes=record_routes
@@ -120,12 +121,7 @@ class Engine:
       placement,
       stop_ids=tuple(stop_ids),
       truncation=None if top_p == 1.0 and top_k == 0 else (top_p, top_k),
-      shape=Shape(
-        extend_rows,
-        extend_chunk,
-        decode_chunk,
-        extend_steps or extend_rows * extend_chunk / self._width,
-      ),
+      shape=Shape(extend_rows, extend_chunk, decode_chunk, extend_steps),
     )
     num_threads = num_lanes if mesh.size == 1 else 1
     threads = [futures.ThreadPoolExecutor(1) for _ in range(num_threads)]
