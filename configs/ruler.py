@@ -6,7 +6,7 @@ endpoint write ('ruler', 0.5, {'model': ..., 'base_url': ...}) instead, see
 docs/rewards.md.
 Command: python experiments/launch.py --config=configs/ruler.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: ruler.test_success .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: ruler.test_success .1% -->98.5%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
