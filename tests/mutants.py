@@ -353,7 +353,7 @@ TABLE = {
   'sampler/lane.py': (
     ['sampler/lane_test.py'],
     [
-      ('self._demand >= rows or not self._in_turn.any()', 'True'),
+      ('self._demand >= rows or self._patience <= 0', 'True'),
       ('1 if num_live <= wanted else num_live - wanted + 1', '1'),
       ('steps = 1 if expecting else', 'steps = 1 if not expecting else'),
       ('item.tokens[item.done : item.done +', 'item.tokens[0 :'),
