@@ -157,8 +157,8 @@ def test_logits_are_equal_but_for_the_order_of_sums(logits, record_property):
   assert usual['ours_reordered'] < 1.25 * usual['theirs_reordered']
 
 
-def test_no_block_rounds_more_than_theirs(ours, theirs, record_property):
-  """Normed states after n blocks, of order 1, against float64."""
+def test_no_block_rounds_much_more_than_theirs(ours, theirs, record_property):
+  """Normed states after n blocks against float64: within twice of theirs."""
   import torch
 
   config, params, tok = ours
