@@ -163,7 +163,7 @@ def summed(mesh, head_chunk=0):
   shapes = {False: set(), True: set()}
   for part in re.split(r'\n(?=%|ENTRY)', program):
     name = re.match(r'%?([\w.\-]+) \(', part)
-    found = re.findall(r'= \(?(.*?)\)? all-reduce\(', part)
+    found = re.findall(r'= \(?(.*?)\)? (?:all-reduce|reduce-scatter)\(', part)
     in_loop = bool(name) and name[1] in loops
     shapes[in_loop] |= set(re.findall(r'\w+\[[\d,]*\]', ' '.join(found)))
   return sorted(shapes[False] | shapes[True]), sorted(shapes[True])

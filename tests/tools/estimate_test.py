@@ -93,7 +93,7 @@ def test_what_the_learner_holds_by_hand(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('remat', ['block', 'dots'])
+@pytest.mark.parametrize('remat', ['block', 'dots', 'none'])
 def test_a_full_size_step_on_eight_devices(remat):
   """Qwen2.5-1.5B compiled from shapes: state exactly, temporaries within 2x.
 
