@@ -4,9 +4,11 @@ import functools
 
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
+
+NAME = 'product'  # of results, for a policy of `jax.checkpoint` that keeps them
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def product(x: jax.Array, weight: jax.Array, axes: int) -> jax.Array:
   """Returns x·W over the last axes of x and the first of W.
 
@@ -22,11 +24,16 @@ def product(x: jax.Array, weight: jax.Array, axes: int) -> jax.Array:
   Returns:
     [..., *outputs].
   """
+  return checkpoint_name(_product(x, weight, axes), NAME)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _product(x, weight, axes):
   return jnp.tensordot(x, weight, axes)
 
 
 def _forward(x, weight, axes):
-  return product(x, weight, axes), (x, weight)
+  return _product(x, weight, axes), (x, weight)
 
 
 def _backward(axes, kept, grad):
@@ -37,4 +44,4 @@ def _backward(axes, kept, grad):
   return of_x, jnp.tensordot(x, grad, (rows, rows))
 
 
-product.defvjp(_forward, _backward)
+_product.defvjp(_forward, _backward)

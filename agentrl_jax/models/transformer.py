@@ -18,6 +18,7 @@ from agentrl_jax.models import (
   heads,
   layers,
   lora,
+  products,
   rope,
 )
 from agentrl_jax.models import cache as cache_lib
@@ -28,7 +29,10 @@ from agentrl_jax.models.config import ModelConfig
 REMATS = {
   'none': jax.checkpoint_policies.everything_saveable,
   'block': jax.checkpoint_policies.nothing_saveable,
-  'dots': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  'dots': jax.checkpoint_policies.save_from_both_policies(
+    jax.checkpoint_policies.save_only_these_names(products.NAME),
+    jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+  ),
 }
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from agentrl_jax.models import products
+from agentrl_jax.models import config, products, transformer
 
 # x, W, inputs: as of q (or gate), of o, of an adapter; one token alone.
 SHAPES = [
@@ -65,3 +65,38 @@ def test_nothing_is_transposed_for_the_gradient_of_a_weight():
 
   assert 'transpose[' not in steps(products.product)
   assert 'transpose[' in steps(jnp.tensordot)  # what is gone without
+
+
+def test_results_can_be_kept_by_name():
+  """A backward pass that keeps them makes no product again."""
+  x, weight, other = drawn((2, 3), (3, 4), (4, 5))
+
+  def loss(weight):
+    y = jnp.sin(products.product(x, weight, 1))
+    return jnp.sin(products.product(y, other, 1)).sum()
+
+  def made(policy):
+    steps = jax.make_jaxpr(jax.grad(jax.checkpoint(loss, policy=policy)))
+    return str(steps(weight)).count('dot_general')
+
+  policies = jax.checkpoint_policies
+  kept = made(policies.save_only_these_names(products.NAME))
+  assert kept == made(policies.everything_saveable)
+  assert kept < made(policies.nothing_saveable)
+
+
+def test_what_remat_dots_keeps_is_not_made_again(draw_params):
+  tokens = jnp.ones((1, 8), jnp.int32)
+
+  def made(remat):
+    shape = {**config.PRESETS['tiny'], 'remat': remat}
+    model = config.ModelConfig(vocab_size=16, **shape)
+
+    def loss(params):
+      return transformer.hidden(model, params, tokens).hidden.sum()
+
+    steps = jax.make_jaxpr(jax.grad(loss))(draw_params(model))
+    return str(steps).count('dot_general')
+
+  none, dots, block = (made(remat) for remat in ('none', 'dots', 'block'))
+  assert none <= dots < block
