@@ -4,8 +4,8 @@ Claim: a policy that has seen crossings with many detours learns to cross maps
 that it has not seen; states recur exactly, so anchors group many turns.
 Command: python experiments/launch.py --config=configs/frozen_lake.py
 Hardware: two CPU cores.
-Reached: test success <!-- number: frozen_lake.test_success .1% -->not yet run<!-- /number -->,
-after fine-tuning <!-- number: frozen_lake.eval_success_start .1% -->not yet run<!-- /number -->.
+Reached: test success <!-- number: frozen_lake.test_success .1% -->45.8%<!-- /number -->,
+after fine-tuning <!-- number: frozen_lake.eval_success_start .1% -->32.8%<!-- /number -->.
 """  # noqa: E501 (markers stand on one line)
 
 from agentrl_jax import config as config_lib
