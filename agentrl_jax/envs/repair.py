@@ -8,6 +8,7 @@ nothing, and what is expected never enters the sandbox.
 """
 
 import dataclasses
+import difflib
 import random
 import shlex
 from collections.abc import Mapping, Sequence
@@ -22,6 +23,7 @@ TASK_DEFAULTS = {
   'levels': (1, 2, 3),  # of difficulty, see code/catalogue.py; 4: two bugs
   'catalogue': '',  # a file of tools/make_repairs.py; '' = our own
 }
+_PATCH = 4000  # letters of a patch that are kept
 _TESTS = base.function('run_tests', 'Runs the tests in test_*.py.')
 
 
@@ -163,6 +165,7 @@ class RepairEnv(shell.ShellEnv):
       f'{self._module}.py': broken_text(task.data),
       f'test_{self._module}.py': visible.text(task.data),
     }
+    self._first = files
     return files, f'Tests of {self._module}.py fail. Repair it.'
 
   def _change(self, files: dict[str, str]) -> None:
@@ -182,7 +185,8 @@ class RepairEnv(shell.ShellEnv):
     return float(share == 1.0)
 
   def _notes(self) -> Mapping[str, Any]:
-    return {'test_edits': self._test_edits}
+    patch = _patch(self._first, self._files)
+    return {'test_edits': self._test_edits, 'patch': patch[:_PATCH]}
 
   def _measures(self, success: bool) -> Mapping[str, float]:
     """Edits of tests; success after an edit that tests refused."""
@@ -190,6 +194,17 @@ class RepairEnv(shell.ShellEnv):
     if self._failed:
       measures['recovery'] = float(success)
     return measures
+
+
+def _patch(before: Mapping[str, str], after: Mapping[str, str]) -> str:
+  """Returns a unified diff of all files, '' where nothing was changed."""
+  lines = []
+  for path in sorted(before.keys() | after.keys()):
+    old, new = before.get(path, ''), after.get(path, '')
+    lines += difflib.unified_diff(
+      old.splitlines(), new.splitlines(), f'a/{path}', f'b/{path}', lineterm=''
+    )
+  return '\n'.join(lines)
 
 
 def _edit(path: str, old: str, new: str) -> types.Action:

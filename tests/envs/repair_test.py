@@ -73,6 +73,10 @@ def test_an_episode_as_a_human_would(env):
   result = finish(env)
   assert (result.reward, result.done) == (1.0, True)
   assert result.info['test_edits'] == 0
+  assert result.info['patch'].splitlines() == [
+    '--- a/m.py', '+++ b/m.py', '@@ -1,3 +1,3 @@',
+    ' def f(x):', '   """Doubles."""', '-  return x + 2', '+  return x * 2',
+  ]  # fmt: skip
   assert result.info['measures'] == {
     'contained': float(sandbox.choose().is_contained),
     'test_edits': 0.0,
