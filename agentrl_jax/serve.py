@@ -20,7 +20,7 @@ def of_run(
   Args:
     directory: of the run; nothing in it changes.
     which: checkpoint: 'last', 'best' (by validation) or an iteration.
-    **changes: as in `opened`.
+    **changes: as of `of_config`.
 
   Returns:
     (engine, language, config): with the weights published.

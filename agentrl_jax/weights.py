@@ -79,17 +79,32 @@ def chosen(
     f'{run}/checkpoints', keep=1, best_metric='eval/success', read_only=True
   )
   try:
-    step = {'last': saved.latest, 'best': saved.best}.get(which)
-    if step is None and which.isdigit() and int(which) in saved.steps:
-      step = int(which)
-    if step is None:
-      raise ValueError(
-        f'{run} has no checkpoint {which!r}: give last, best or one of '
-        f'{saved.steps}'
-      )
+    step = step_of(saved, which, run)
     return step, restored(saved, step, run, model, mesh)
   finally:
     saved.close()
+
+
+def step_of(saved: checkpoint.Checkpoints, which: str, run: str) -> int:
+  """Returns the iteration of a checkpoint.
+
+  Args:
+    saved: checkpoints of the run, with the metric that says which is best.
+    which: as of `chosen`.
+    run: its directory, for the error.
+
+  Raises:
+    ValueError: no such checkpoint.
+  """
+  step = {'last': saved.latest, 'best': saved.best}.get(which)
+  if step is None and which.isdigit() and int(which) in saved.steps:
+    step = int(which)
+  if step is None:
+    raise ValueError(
+      f'{run} has no checkpoint {which!r}: give last, best or one of '
+      f'{saved.steps}'
+    )
+  return step
 
 
 def restored(

@@ -79,7 +79,7 @@ def export(
     ValueError: no run there, no such checkpoint in it, no adapters, or
       adapters in another type than float32.
   """
-  from agentrl_jax import assembly, checkpoint
+  from agentrl_jax import assembly, checkpoint, weights
   from agentrl_jax.models import peft
 
   config = _config(run)
@@ -97,7 +97,7 @@ def export(
     str(run / 'checkpoints'), keep=1, best_metric='eval/success', read_only=True
   )
   try:
-    step = _step(saved, which, run)
+    step = weights.step_of(saved, which, str(run))
     params = _params(saved, step, run, config, model, mesh, part)
   finally:
     saved.close()
@@ -225,18 +225,6 @@ def _tokenizer(run: pathlib.Path, config):
   if (run / 'tokenizer').is_dir():
     return tokenizer.load(run / 'tokenizer')
   return assembly.language(config).tokenizer
-
-
-def _step(saved, which: str, run: pathlib.Path) -> int:
-  step = {'last': saved.latest, 'best': saved.best}.get(which)
-  if step is None and which.isdigit() and int(which) in saved.steps:
-    step = int(which)
-  if step is None:
-    raise ValueError(
-      f'{run} has no checkpoint {which!r}; give last, best or one of '
-      f'{saved.steps}'
-    )
-  return step
 
 
 if __name__ == '__main__':

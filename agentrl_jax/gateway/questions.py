@@ -181,8 +181,6 @@ def _prompt(body, tokenizer, style):
 
 
 def _check_tool(function: Mapping[str, Any]) -> None:
-  if not isinstance(function.get('name'), str):
-    raise ValueError(f'a tool without a name: {dict(function)!r:.80}')
   if not isinstance(function.get('parameters', {}), Mapping):
     raise ValueError(f'tool {function["name"]!r}: parameters are no schema')
 

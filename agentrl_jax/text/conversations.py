@@ -196,6 +196,9 @@ def load_schemas(given: Any) -> list[Mapping[str, Any]]:
     for each in found
   ):
     raise ValueError(f'tools {given!r:.80}: a list of JSON schemas')
+  for each in found:
+    if not isinstance(each['function'].get('name'), str):
+      raise ValueError(f'tools: one without a name: {each!r:.80}')
   return found
 
 

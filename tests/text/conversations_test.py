@@ -148,6 +148,7 @@ GOOD = chat({'role': 'assistant', 'content': 'a'})
       "of role 'user'",
     ),
     (GOOD[:-1] + ', "tools": "{}"}', 'a list of JSON schemas'),
+    (GOOD[:-1] + ', "tools": [{"function": {}}]}', 'tools: one without a name'),
     (
       GOOD[:-1] + ', "contexts": [{"tokens": [1], "sampled_mask": []}]}',
       '0 masks for 1 tokens',
